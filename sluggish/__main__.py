@@ -1,0 +1,3 @@
+from sluggish.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Evidence and bundles: the raw text that each node printed, word for word."""

@@ -1,0 +1,1 @@
+"""Typed facts: what the evidence says, without judgement."""

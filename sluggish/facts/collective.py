@@ -1,0 +1,156 @@
+"""Facts about collectives: one form for flight recorder, RAS, watchdog and fingerprint lines."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A process group. Identity is name and members: several groups may share one name."""
+
+    name: str
+    ranks: tuple[int, ...]
+    """Global ranks, interned; empty where the source does not tell."""
+    desc: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collective:
+    """One operation of one rank."""
+
+    seq: int
+    op: str
+    """Lower case, without the backend's prefix: `_reduce_scatter_base`, `send 1->2`."""
+    in_sizes: tuple[tuple[int, ...], ...] = ()
+    out_sizes: tuple[tuple[int, ...], ...] = ()
+    dtypes: tuple[str, ...] = ()
+    state: str = "scheduled"
+    """scheduled, started, completed. Scheduled does not mean "not on the GPU"."""
+    enqueued_at: datetime | None = None
+    frame: str | None = None
+    """Innermost frame of the user's own code, `file:line in function`."""
+    order: int = 0
+    """record_id: program order over all groups of the process."""
+    peer: int | None = None
+    """Global rank of the other end of a point-to-point operation."""
+    numel: int | None = None
+    """Where only a number of elements is known (watchdog lines)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupHead:
+    """How far one rank is in one group: a few tail entries, never the whole ring."""
+
+    rank: int
+    group: Group
+    last_enqueued: int | None = None
+    """Highest sequence number posted; None unknown; -1 never."""
+    last_completed: int | None = None
+    pending: tuple[Collective, ...] = ()
+    """Posted and not finished, in program order."""
+    recent: tuple[Collective, ...] = ()
+    """A few finished ones before them: for arrival times and to see what came last."""
+    counts: tuple[tuple[str, int], ...] = ()
+    """Per-operation counts, RAS only."""
+    source: str = "flight recorder"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankRecord:
+    """A recorder saw this rank. One without is `unobserved`, never a culprit by that alone."""
+
+    rank: int
+    node: str | None = None
+    pid: int | None = None
+    source: str = "flight recorder"
+    version: str = ""
+    backend: str = ""
+    library: str = ""
+    """comm_lib_version, e.g. `2.27.7`."""
+    entries: int = 0
+    wrapped: bool = False
+    timing: bool = False
+    taken_at: datetime | None = None
+    last_created_at: datetime | None = None
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchdogTimeout:
+    """A rank reports that a collective timed out: usually a victim."""
+
+    node: str | None
+    rank: int | None
+    """Global rank where the line tells it."""
+    group_rank: int | None
+    group: str | None
+    at: datetime | None
+    seq: int | None
+    op: str | None
+    numel_in: int | None = None
+    numel_out: int | None = None
+    timeout_ms: int | None = None
+    ran_ms: int | None = None
+    pid: int | None = None
+    order: int = 0
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """Two ranks run different collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL, NCCL's own check)."""
+
+    node: str | None
+    rank: int | None
+    """Who ran `op`; `other_rank` is the peer that differs. A vote over lines names the odd one."""
+    other_rank: int | None
+    seq: int | None
+    op: str | None
+    other_op: str | None
+    aspects: str = ""
+    at: datetime | None = None
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitRoot:
+    """Who is waited for and waits for nobody, and what it is doing itself."""
+
+    rank: int
+    group: Group | None = None
+    seq: int | None = None
+    operation: str | None = None
+    """Its own collective, e.g. `all_reduce [1]`; None: in no collective."""
+    doing: str | None = None
+    """`another collective`, `other sizes`, `no collective`, `not started`, `dead`, ..."""
+    source_line: str | None = None
+    waiters: int = 0
+    """Ranks that wait for it, directly or through others."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait:
+    """The answer of the wait-for graph. `state` is a closed list, see docs/glossary.md.
+
+    none, mismatch, host_stuck, device_stuck, cycle, all_joined, unobserved, tie.
+    """
+
+    state: str
+    group: Group | None = None
+    """The group where it hangs (the root's)."""
+    seq: int | None = None
+    operation: str | None = None
+    """What the waiters sit in."""
+    mismatch: str | None = None
+    """`operation`, `sizes` or `dtypes`, where state is mismatch or tie."""
+    roots: tuple[WaitRoot, ...] = ()
+    waiters: tuple[int, ...] = ()
+    unobserved: tuple[int, ...] = ()
+    """Members without a record: never culprits by that alone."""
+    observed: int = 0
+    world_size: int | None = None
+    sources: tuple[str, ...] = ()
+    since: datetime | None = None
+    """When the oldest pending operation of the waiters was enqueued."""
+    confidence_notes: tuple[str, ...] = field(default=())
+    """What lowers the trust: wrapped ring, dumps far apart, missing ranks, logs only."""

@@ -1,0 +1,53 @@
+"""Facts that correlate derives from others: when, where, in which phase."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sluggish.causes import Phase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """When the job was looked at, and which nodes and ranks should have been seen."""
+
+    at: datetime | None
+    nodes: tuple[str, ...]
+    world_size: int | None
+    job_started_at: datetime | None
+    loose: bool
+    gpus_per_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Onset:
+    """When progress stopped: an interval with its source, on the collector's clock."""
+
+    earliest: datetime
+    latest: datetime
+    source: str
+    teardown_at: datetime | None = None
+    """First kill, cancel or watchdog abort: everything later is a consequence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a rank lives."""
+
+    rank: int
+    node: str | None = None
+    local_rank: int | None = None
+    pid: int | None = None
+    gpu_index: int | None = None
+    gpu_uuid: str | None = None
+    gpu_pci: str | None = None
+    hca: str | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseFact:
+    """The phase of the job at the look, and what told it."""
+
+    phase: Phase
+    since: datetime | None = None
+    source: str = ""

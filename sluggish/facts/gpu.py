@@ -1,0 +1,161 @@
+"""Facts about GPUs: the kernel's Xid lines, nvidia-smi, samples over the window."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xid:
+    """One `NVRM: Xid` line of a kernel log (form: NVIDIA open kernel modules, `kernel_rc.c`)."""
+
+    node: str | None
+    at: datetime | None
+    pci: str
+    """Normalised `0000:65:00.0`: domain, bus, device, function as nvidia-smi prints it."""
+    code: int
+    pid: int | None = None
+    """A pid of the host's namespace; for 119/120 whoever made the call."""
+    process: str | None = None
+    words: str = ""
+    """Text after the pid and name."""
+    caused_by: int | None = None
+    """N of `caused by previous Xid N`: a consequence link that the driver prints."""
+    recovery: int | None = None
+    """Only on 154: number of the action changed to (0 none, 1 reset, 2 reboot, ...)."""
+    reset_hint: bool | None = None
+    """`RST: Yes|No` of 94/95 on drivers without 154."""
+    unit: str | None = None
+    """Only on 144-150: unit name, e.g. `NETIR`."""
+    fatal: bool | None = None
+    """Only on 144-150: Fatal or Nonfatal as printed."""
+    link: int | None = None
+    intrinfo: int | None = None
+    status: int | None = None
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SXid:
+    """One NVSwitch error line."""
+
+    node: str | None
+    at: datetime | None
+    pci: str
+    code: int
+    fatal: bool | None = None
+    link: int | None = None
+    words: str = ""
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuTrouble:
+    """GPU trouble in the kernel log that never says Xid."""
+
+    node: str | None
+    at: datetime | None
+    pci: str | None
+    kind: str
+    """fallen_off, init_failed, reset_required, gpu_lost, uvm_fatal, api_mismatch, nvlink."""
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process that nvidia-smi lists on a GPU."""
+
+    pid: int
+    name: str | None = None
+    kind: str | None = None
+    memory_mib: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU as nvidia-smi describes it; None where it printed N/A or has no such field."""
+
+    node: str | None
+    index: int | None = None
+    pci: str | None = None
+    uuid: str | None = None
+    serial: str | None = None
+    name: str | None = None
+    driver: str | None = None
+    recovery_action: str | None = None
+    ecc_mode: bool | None = None
+    ecc_volatile_uncorrectable: int | None = None
+    ecc_aggregate_uncorrectable: int | None = None
+    ecc_volatile_correctable: int | None = None
+    ecc_aggregate_correctable: int | None = None
+    sram_threshold_exceeded: bool | None = None
+    remapped_correctable: int | None = None
+    remapped_uncorrectable: int | None = None
+    remap_pending: bool | None = None
+    remap_failed: bool | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    default_power_limit_w: float | None = None
+    utilisation_pct: float | None = None
+    memory_utilisation_pct: float | None = None
+    memory_used_mib: int | None = None
+    memory_total_mib: int | None = None
+    sm_clock_mhz: int | None = None
+    max_sm_clock_mhz: int | None = None
+    temperature_c: float | None = None
+    throttle: tuple[str, ...] = ()
+    """Active clock-event reasons, lower case with underscores, e.g. `hw_thermal_slowdown`."""
+    pcie_generation: int | None = None
+    pcie_max_generation: int | None = None
+    pcie_width: int | None = None
+    pcie_max_width: int | None = None
+    pcie_replays: int | None = None
+    fabric_state: str | None = None
+    fabric_status: str | None = None
+    mig: bool | None = None
+    errors: tuple[str, ...] = ()
+    """Fields in which nvidia-smi printed an error such as `GPU requires reset`."""
+    processes: tuple[GpuProcess, ...] = ()
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuCount:
+    """How many GPUs one source lists on a node: nvidia-smi's table, the PCI bus, Slurm's gres."""
+
+    node: str | None
+    source: str
+    """`nvidia-smi`, `pci`, `slurm`."""
+    count: int
+    pci: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """One GPU at one instant of the window. Power in watts, utilisation in per cent."""
+
+    node: str | None
+    at: datetime | None
+    index: int | None
+    pci: str | None = None
+    uuid: str | None = None
+    utilisation_pct: float | None = None
+    memory_utilisation_pct: float | None = None
+    power_w: float | None = None
+    power_limit_w: float | None = None
+    sm_clock_mhz: int | None = None
+    max_sm_clock_mhz: int | None = None
+    memory_used_mib: int | None = None
+    temperature_c: float | None = None
+    throttle: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SmiFailure:
+    """nvidia-smi printed an error instead of, or beside, its table."""
+
+    node: str | None
+    at: datetime | None
+    kind: str
+    """timeout, no_driver, version_mismatch, gpu_lost, no_devices, unknown_error, stderr."""
+    pci: str | None = None
+    line: str = ""

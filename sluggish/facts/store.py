@@ -1,0 +1,147 @@
+"""Facts and Gaps: bundle -> facts, and who could not be seen."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from types import ModuleType
+from typing import Any, TypeVar
+
+from sluggish.evidence.model import Bundle, Clock, Evidence
+from sluggish.facts.origin import Origin
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """A measurement that is missing: never a healthy value."""
+
+    node: str | None
+    fact: type | None
+    """The fact type that could not be seen; None: the whole probe was not understood."""
+    probe: str
+    why: str
+    path: str = ""
+
+
+@dataclass(slots=True)
+class Facts:
+    """All facts of a look, by type, with the nodes on which each type was really looked for."""
+
+    facts: dict[type, list[Any]] = field(default_factory=lambda: defaultdict(list))
+    gaps: list[Gap] = field(default_factory=list)
+    seen: dict[type, set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    """Nodes where a probe that yields this type ran and was understood, also if it found none."""
+
+    def all(self, kind: type[T]) -> tuple[T, ...]:
+        """Every fact of this type, in the order of evidence."""
+        return tuple(self.facts.get(kind, ()))
+
+    def add(self, fact: object) -> None:
+        self.facts[type(fact)].append(fact)
+
+    def saw(self, kind: type, node: str | None) -> bool:
+        """Whether this type was looked for on this node, and understood."""
+        return node in self.seen.get(kind, ())
+
+    def why_blind(self, kind: type, node: str) -> str | None:
+        """None if the type was seen on the node, else the reason for the blindness."""
+        if self.saw(kind, node):
+            return None
+        for gap in self.gaps:
+            if gap.node == node and gap.fact in (kind, None):
+                return gap.why
+        return "not collected"
+
+
+def read(
+    bundle: Bundle, probes: Sequence[ModuleType], text_of: Callable[[Evidence, ModuleType], Any]
+) -> Facts:
+    """Run every piece of evidence through its probe. A failure becomes a Gap and the rest goes on.
+
+    `text_of` is the edge to the disk: it gives a probe's `parse` the form it wants (text or bytes).
+    """
+    facts = Facts()
+    by_id = {probe.ID: probe for probe in probes}
+    clocks = {clock.node: clock for clock in bundle.clocks}
+    for item in bundle.evidence:
+        probe = by_id.get(item.probe)
+        if probe is None:
+            why = f"no probe named {item.probe} in this version"
+            facts.gaps.append(
+                Gap(node=item.node, fact=None, probe=item.probe, why=why, path=item.path)
+            )
+            continue
+        _read_one(facts, bundle, item, probe, clocks, text_of)
+    return facts
+
+
+def _read_one(
+    facts: Facts,
+    bundle: Bundle,
+    item: Evidence,
+    probe: ModuleType,
+    clocks: dict[str, Clock],
+    text_of: Callable[[Evidence, ModuleType], Any],
+) -> None:
+    if item.error and not item.size:
+        _blind(facts, item, probe, _say(item))
+        return
+    try:
+        found = list(probe.parse(text_of(item, probe), origin_of(item, bundle, clocks)))
+    except ValueError as problem:
+        _blind(facts, item, probe, f"not understood: {problem}")
+        return
+    except OSError as problem:
+        _blind(facts, item, probe, f"not readable: {problem.strerror or problem}")
+        return
+    nodes = {getattr(fact, "node", None) for fact in found} | {item.node}
+    for fact in found:
+        facts.add(fact)
+    for kind in probe.FACTS:
+        facts.seen[kind] |= nodes
+    if item.error:
+        _blind(facts, item, probe, _say(item))
+
+
+def _blind(facts: Facts, item: Evidence, probe: ModuleType, why: str) -> None:
+    for kind in probe.FACTS:
+        facts.gaps.append(Gap(node=item.node, fact=kind, probe=item.probe, why=why, path=item.path))
+        if item.error:  # an answer that was cut short saw something, but cannot say "none"
+            facts.seen[kind].discard(item.node)
+
+
+def _say(item: Evidence) -> str:
+    first = item.stderr.strip().splitlines()
+    return f"{item.error}: {first[0]}" if first else str(item.error)
+
+
+def origin_of(item: Evidence, bundle: Bundle, clocks: dict[str, Clock]) -> Origin:
+    """What a parser may know of this evidence."""
+    clock = clocks.get(item.node or "")
+    boot_at = None
+    if clock and clock.now is not None and clock.uptime_s is not None:
+        boot_at = clock.now - timedelta(seconds=clock.uptime_s)
+    return Origin(
+        node=item.node,
+        rank=item.rank,
+        sample=item.sample,
+        path=item.path,
+        command=item.command,
+        taken_at=item.started_at or bundle.taken_at or item.mtime,
+        boot_at=boot_at,
+        utc_offset_s=clock.utc_offset_s if clock else 0,
+        stderr=item.stderr,
+        exit_code=item.exit_code,
+        mtime=item.mtime,
+        size=item.size,
+    )
+
+
+def by_node(facts: Iterable[T]) -> dict[str | None, list[T]]:
+    """Facts grouped by their node, in order."""
+    groups: dict[str | None, list[T]] = defaultdict(list)
+    for fact in facts:
+        groups[getattr(fact, "node", None)].append(fact)
+    return groups
