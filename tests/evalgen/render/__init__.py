@@ -1,0 +1,1 @@
+"""Renderers: what each tool would print of the state of the world."""
