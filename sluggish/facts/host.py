@@ -137,6 +137,8 @@ class RankProcess:
     rank: int | None = None
     local_rank: int | None = None
     world_size: int | None = None
+    inherited_rank: bool = False
+    """True where the rank stands in the environment because the parent is that rank."""
     env: tuple[tuple[str, str], ...] = ()
     kernel_stack: tuple[str, ...] = ()
     open_files: tuple[str, ...] = ()

@@ -131,12 +131,18 @@ def origin_of(item: Evidence, bundle: Bundle, clocks: dict[str, Clock]) -> Origi
         command=item.command,
         taken_at=item.started_at or bundle.taken_at or item.mtime,
         boot_at=boot_at,
-        utc_offset_s=clock.utc_offset_s if clock else 0,
+        utc_offset_s=clock.utc_offset_s if clock else _common_zone(clocks),
         stderr=item.stderr,
         exit_code=item.exit_code,
         mtime=item.mtime,
         size=item.size,
     )
+
+
+def _common_zone(clocks: dict[str, Clock]) -> int:
+    """Zone of evidence that no node owns (Slurm's answers, the job's log): the nodes' common one."""
+    zones = {clock.utc_offset_s for clock in clocks.values()}
+    return zones.pop() if len(zones) == 1 else 0
 
 
 def by_node(facts: Iterable[T]) -> dict[str | None, list[T]]:

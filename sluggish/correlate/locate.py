@@ -1,0 +1,87 @@
+"""Where: rank -> node, pid, GPU, from every source that tells, never from order."""
+
+from dataclasses import replace
+
+from sluggish.facts.collective import RankRecord
+from sluggish.facts.derived import Place
+from sluggish.facts.gpu import Gpu
+from sluggish.facts.host import RankProcess
+from sluggish.facts.log import NcclInit
+from sluggish.facts.store import Facts
+
+
+def places(facts: Facts) -> tuple[Place, ...]:
+    """One Place a rank that any source mentions; a field that no source tells stays None.
+
+    Order of trust: the process's own environment, NCCL's init line, a recorder's header.
+    """
+    known: dict[int, Place] = {}
+    for process in facts.all(RankProcess):
+        if process.rank is not None and _is_the_rank_itself(process):
+            _merge(known, _of_process(process))
+    for line in facts.all(NcclInit):
+        # sub-communicators count their own ranks: only the world's lines name global ones
+        if line.world_size == _largest_world(facts):
+            _merge(known, _of_init(line))
+    for record in facts.all(RankRecord):
+        _merge(
+            known,
+            Place(rank=record.rank, node=record.node, pid=record.pid, source=record.source),
+        )
+    gpus = {(g.node, p.pid): g for g in facts.all(Gpu) for p in g.processes}
+    by_pci = {(g.node, g.pci): g for g in facts.all(Gpu) if g.pci}
+    by_index = {(g.node, g.index): g for g in facts.all(Gpu) if g.index is not None}
+    return tuple(
+        _with_gpu(place, gpus.get((place.node, place.pid or -1))
+                  or by_pci.get((place.node, place.gpu_pci))
+                  or by_index.get((place.node, place.gpu_index)))
+        for _, place in sorted(known.items())
+    )  # fmt: skip
+
+
+def _is_the_rank_itself(process: RankProcess) -> bool:
+    """Loader workers inherit RANK: the rank is the one whose parent has no rank, see procs."""
+    return process.sample in ("", "a") and not process.inherited_rank
+
+
+def _largest_world(facts: Facts) -> int:
+    return max((line.world_size for line in facts.all(NcclInit)), default=0)
+
+
+def _of_process(process: RankProcess) -> Place:
+    return Place(
+        rank=process.rank if process.rank is not None else -1,
+        node=process.node,
+        local_rank=process.local_rank,
+        pid=process.pid,
+        source="process environment",
+    )
+
+
+def _of_init(line: NcclInit) -> Place:
+    return Place(
+        rank=line.rank,
+        node=line.node,
+        pid=line.pid,
+        gpu_index=line.nvml_device,
+        gpu_pci=line.pci,
+        source="NCCL init line",
+    )
+
+
+def _merge(known: dict[int, Place], new: Place) -> None:
+    old = known.get(new.rank)
+    if old is None:
+        known[new.rank] = new
+        return
+    if old.node and new.node and old.node.split(".")[0] != new.node.split(".")[0]:
+        return  # another run's line: the more trusted source stands
+    fields = ("node", "local_rank", "pid", "gpu_index", "gpu_uuid", "gpu_pci", "hca")
+    missing = {f: getattr(new, f) for f in fields if getattr(old, f) is None}
+    known[new.rank] = replace(old, **missing)
+
+
+def _with_gpu(place: Place, gpu: Gpu | None) -> Place:
+    if gpu is None:
+        return place
+    return replace(place, gpu_index=gpu.index, gpu_uuid=gpu.uuid, gpu_pci=gpu.pci)

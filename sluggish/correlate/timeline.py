@@ -1,0 +1,148 @@
+"""When: the look itself, and the onset of the stall as an interval with its source."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from statistics import median
+
+from sluggish.evidence.model import Bundle
+from sluggish.facts.collective import Group, GroupHead, RankRecord, Wait, WatchdogTimeout
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.host import NodeIdentity, RankProcess
+from sluggish.facts.log import LogSpan, NcclInit, ProcessExit, Progress, PythonError, SlurmMessage
+from sluggish.facts.store import Facts
+from sluggish.job import Job, NodeState
+
+STALE_STEPS = 5
+"""So many of the job's own step times without a line mean that it stopped."""
+STALE_FLOOR = timedelta(seconds=120)
+"""The shortest silence that counts: log lines are buffered and not every step prints one."""
+PENDING_FLOOR = timedelta(seconds=60)
+"""A collective that is pending this long at the look is a stall and not a moment of a running job."""
+TEARDOWN_KINDS = ("cancelled", "time_limit", "node_failure", "preempted", "step_aborted")
+
+
+def look(bundle: Bundle, facts: Facts) -> Look:
+    """When the job was looked at, and which nodes and ranks should have been seen."""
+    job = first(facts.all(Job))
+    return Look(
+        at=bundle.taken_at or _latest(facts),
+        nodes=_nodes(bundle, facts, job),
+        world_size=_world_size(facts, job),
+        job_started_at=job.started_at if job else None,
+        loose=bundle.loose,
+        gpus_per_node=job.gpus_per_node if job else None,
+    )
+
+
+def first(items: Iterable[Job]) -> Job | None:
+    """The job of the look: the first one that Slurm described."""
+    return next(iter(items), None)
+
+
+def _nodes(bundle: Bundle, facts: Facts, job: Job | None) -> tuple[str, ...]:
+    """Slurm's list first; else who was asked; else who appears in the evidence."""
+    if job and job.nodes:
+        return job.nodes
+    if bundle.nodes:
+        return bundle.nodes
+    seen = {item.node for item in bundle.evidence if item.node}
+    for kind in (NodeState, NcclInit, NodeIdentity):
+        seen |= {fact.node for fact in facts.all(kind) if fact.node}
+    return tuple(sorted(seen))
+
+
+def _world_size(facts: Facts, job: Job | None) -> int | None:
+    """From the processes' own environment, else NCCL's lines, else the largest group, else Slurm."""
+    sizes = [p.world_size for p in facts.all(RankProcess) if p.world_size]
+    sizes = sizes or [line.world_size for line in facts.all(NcclInit)]
+    sizes = sizes or [len(head.group.ranks) for head in facts.all(GroupHead)]
+    if sizes and max(sizes):
+        return max(sizes)
+    if job and job.gpus_per_node and job.nodes:
+        return job.gpus_per_node * len(job.nodes)
+    return None
+
+
+def _latest(facts: Facts) -> datetime | None:
+    """The last instant that loose evidence tells of: the best "now" there is."""
+    times = [
+        at
+        for kind in (Progress, WatchdogTimeout, ProcessExit, SlurmMessage, PythonError)
+        for fact in facts.all(kind)
+        if (at := fact.at) is not None
+    ]
+    times += [r.last_created_at for r in facts.all(RankRecord) if r.last_created_at]
+    times += [i.now for i in facts.all(NodeIdentity) if i.now]
+    times += [s.last_at for s in facts.all(LogSpan) if s.last_at]
+    return max(times, default=None)
+
+
+def onset(facts: Facts, seen: Look, wait: Wait | None) -> Onset | None:
+    """When progress stopped, from the best source there is; None where nothing says it stopped."""
+    teardown = _teardown(facts)
+    return (
+        _from_watchdog(facts, teardown)
+        or _from_pending(wait, seen, teardown)
+        or _from_progress(facts, seen, teardown)
+    )
+
+
+def _from_watchdog(facts: Facts, teardown: datetime | None) -> Onset | None:
+    """Report time minus "ran for N ms" is the start of the wait, also if the report came late."""
+    starts = [
+        (w.at - timedelta(milliseconds=w.ran_ms), w)
+        for w in facts.all(WatchdogTimeout)
+        if w.at is not None and w.ran_ms is not None
+    ]
+    if not starts:
+        return None
+    at = min(start for start, _ in starts)
+    return Onset(
+        earliest=at - timedelta(seconds=5), latest=at, source="watchdog", teardown_at=teardown
+    )
+
+
+def _from_pending(wait: Wait | None, seen: Look, teardown: datetime | None) -> Onset | None:
+    if wait is None or wait.state in ("none", "unobserved") or wait.since is None:
+        return None
+    if seen.at is not None and seen.at - wait.since < PENDING_FLOOR:
+        return None
+    return Onset(
+        earliest=wait.since - timedelta(seconds=5),
+        latest=wait.since,
+        source="oldest pending collective",
+        teardown_at=teardown,
+    )
+
+
+def _from_progress(facts: Facts, seen: Look, teardown: datetime | None) -> Onset | None:
+    steps = sorted(p.at for p in facts.all(Progress) if p.at is not None and p.kind == "step")
+    if not steps or seen.at is None:
+        return None
+    pace = step_pace(steps)
+    if seen.at - steps[-1] < max(STALE_FLOOR, pace * STALE_STEPS) and teardown is None:
+        return None
+    latest = min(steps[-1] + pace, teardown or seen.at)
+    return Onset(
+        earliest=steps[-1], latest=max(latest, steps[-1]), source="last progress line",
+        teardown_at=teardown,
+    )  # fmt: skip
+
+
+def step_pace(steps: list[datetime]) -> timedelta:
+    """Usual time between two progress lines; zero where there are too few to tell."""
+    gaps = [b - a for a, b in zip(steps[-40:], steps[-39:], strict=False) if b > a]
+    return timedelta(seconds=median(g.total_seconds() for g in gaps)) if gaps else timedelta(0)
+
+
+def _teardown(facts: Facts) -> datetime | None:
+    """First cancel, kill or watchdog abort: what comes later is a consequence."""
+    times = [m.at for m in facts.all(SlurmMessage) if m.kind in TEARDOWN_KINDS and m.at]
+    times += [e.at for e in facts.all(ProcessExit) if e.signal == 15 and e.at]
+    times += [w.at for w in facts.all(WatchdogTimeout) if w.at]
+    return min(times, default=None)
+
+
+def group_label(group: Group) -> str:
+    """How a process group is called on the screen: its description, else its name."""
+    return group.desc if group.desc not in ("", "undefined") else group.name or "group"
