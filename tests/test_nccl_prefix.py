@@ -19,6 +19,10 @@ CASES = {
         "[1,12]<stdout>:[2026-03-03 12:11:38] gpu-03.site.org:7:8 [-1] a.cu:9 NCCL WARN late ",
         ("gpu-03.site.org", 7, 8, -1, "a.cu", 9, "WARN", "late"),
     ),
+    "function name of 2.30": (
+        "[2026-11-24 03:04:17] gpu-03:7:8 [1] net/init.cc:120 (ncclNetInit) NCCL WARN no",
+        ("gpu-03", 7, 8, 1, "net/init.cc", 120, "WARN", "no"),
+    ),
     "empty host": (
         ":522:622 [2] NCCL INFO Bootstrap",
         (None, 522, 622, 2, None, None, "INFO", "Bootstrap"),
