@@ -1,4 +1,4 @@
-"""Verdict, Remedy, Diagnosis: what the tree decided, what to do, and all that a renderer may see."""
+"""Verdict, Remedy, Diagnosis: what the tree decided, what to do, what a renderer may see."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
