@@ -33,6 +33,8 @@ class Facts:
     gaps: list[Gap] = field(default_factory=list)
     seen: dict[type, set[str | None]] = field(default_factory=lambda: defaultdict(set))
     """Nodes where a probe that yields this type ran and was understood, also if it found none."""
+    answered: dict[str, set[str | None]] = field(default_factory=lambda: defaultdict(set))
+    """Probe id -> nodes on which it ran to its end and was understood."""
 
     def all(self, kind: type[T]) -> tuple[T, ...]:
         """Every fact of this type, in the order of evidence."""
@@ -51,6 +53,13 @@ class Facts:
             return None
         for gap in self.gaps:
             if gap.node == node and gap.fact in (kind, None):
+                return gap.why
+        return "not collected"
+
+    def why_silent(self, probe: str, node: str) -> str:
+        """Why this probe has no usable answer from this node."""
+        for gap in self.gaps:
+            if gap.probe == probe and gap.node == node:
                 return gap.why
         return "not collected"
 
@@ -101,6 +110,8 @@ def _read_one(
         facts.add(fact)
     for kind in probe.FACTS:
         facts.seen[kind] |= nodes
+    if not item.error:
+        facts.answered[probe.ID] |= nodes
     if item.error:
         _blind(facts, item, probe, _say(item))
 

@@ -107,6 +107,8 @@ class Verdict:
     """True where the numbers or the place may still change, e.g. from loose files."""
     shared: bool = False
     """The fault is of something that many nodes share: no drain lines."""
+    drain_nodes: tuple[str, ...] = ()
+    """Nodes for which the drain gate is open: the only ones that a drain line may name."""
     says: str = ""
     """One line more than cause and subtype, e.g. `link gpu-07 mlx5_5 - switch`."""
 

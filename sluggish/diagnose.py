@@ -1,0 +1,85 @@
+"""Bundle -> Diagnosis: the whole flow on one page."""
+
+from collections import Counter
+from collections.abc import Sequence
+from types import ModuleType
+
+from sluggish import __version__
+from sluggish.correlate.locate import places
+from sluggish.correlate.phase import phase
+from sluggish.correlate.timeline import first, look, onset
+from sluggish.correlate.waitgraph import wait_for
+from sluggish.evidence.model import Bundle
+from sluggish.evidence.open import text_of
+from sluggish.facts.derived import Look, Onset, PhaseFact, Place
+from sluggish.facts.gpu import Gpu
+from sluggish.facts.store import Facts, read
+from sluggish.findings import ask_all
+from sluggish.job import Job, NodeState
+from sluggish.probes import PROBES
+from sluggish.remedies import remedies
+from sluggish.rules import RULES
+from sluggish.verdict.case import Case
+from sluggish.verdict.decide import decide
+from sluggish.verdict.model import Diagnosis, Summary
+
+
+def diagnose(bundle: Bundle) -> Diagnosis:
+    """Everything after the evidence is a pure function of it."""
+    facts = gather(bundle, PROBES)
+    findings = ask_all(RULES, facts)
+    case = Case(
+        findings=findings,
+        facts=facts,
+        look=facts.all(Look)[0],
+        wait=wait_for(facts),
+        onset=next(iter(facts.all(Onset)), None),
+        phase=facts.all(PhaseFact)[0],
+        places={place.rank: place for place in facts.all(Place)},
+    )
+    verdict = decide(case)
+    job = first(facts.all(Job))
+    return Diagnosis(
+        job=job,
+        taken_at=case.look.at,
+        summary=_summary(facts, case),
+        findings=findings,
+        verdict=verdict,
+        remedies=remedies(verdict, findings, job, facts.all(NodeState), verdict.drain_nodes),
+        bundle=bundle.path,
+        loose=bundle.loose,
+        unread=bundle.unread,
+        evidence_count=len(bundle.evidence),
+        tool_version=__version__,
+    )
+
+
+def gather(bundle: Bundle, probes: Sequence[ModuleType]) -> Facts:
+    """Evidence to facts, then the derived facts in the order in which they need one another."""
+    facts = read(bundle, probes, text_of)
+    seen = look(bundle, facts)
+    facts.add(seen)
+    for place in places(facts):
+        facts.add(place)
+    wait = wait_for(facts)
+    facts.add(wait)
+    stalled = onset(facts, seen, wait)
+    if stalled is not None:
+        facts.add(stalled)
+    facts.add(phase(facts, seen))
+    return facts
+
+
+def _summary(facts: Facts, case: Case) -> Summary:
+    started = case.look.job_started_at
+    models = Counter(gpu.name for gpu in facts.all(Gpu) if gpu.name)
+    per_node = Counter(gpu.node for gpu in facts.all(Gpu))
+    gpus = case.look.gpus_per_node or max(per_node.values(), default=None)
+    return Summary(
+        nodes=case.look.nodes,
+        gpus_per_node=gpus,
+        gpu_model=models.most_common(1)[0][0] if models else None,
+        world_size=case.look.world_size,
+        phase=case.phase.phase,
+        elapsed_s=(case.now - started).total_seconds() if case.now and started else None,
+    )

@@ -1,0 +1,98 @@
+"""Confidence is a rule, not a feeling: families that agree, coverage, contradictions."""
+
+from sluggish.causes import Cause, Family, Level
+from sluggish.findings import Finding, Role, Strength
+from sluggish.hostlist import fold
+from sluggish.verdict.case import Case, agrees, same_node
+from sluggish.verdict.coverage import NAMES, holes
+from sluggish.verdict.model import Confidence
+from sluggish.verdict.tree import Kind, Question
+
+SHAPE_RULES = ("HANG-SPIN", "HANG-SPLIT", "HANG-PARKED")
+"""Power and utilisation say that a job hangs, never why: they carry no verdict."""
+
+
+def confidence(
+    question: Question | None,
+    chosen: tuple[Finding, ...],
+    case: Case,
+    contradicts: tuple[str, ...],
+    tree: tuple[Question, ...],
+) -> Confidence:
+    """High: two families agree, or one decisive finding with full coverage, nothing against it."""
+    if question is None or question.cause is Cause.UNKNOWN:
+        return Confidence(level=None, why_not_higher="the cause is not proved")
+    families = families_of(chosen, case)
+    strengths = {f.strength for f in chosen}
+    blind = _blindness(tree, case) if question.kind is not Kind.STATE else None
+    against = f"contradicted by {contradicts[0]}" if contradicts else None
+    count = f"one family of evidence ({families[0]})" if len(families) == 1 else None
+    if Strength.DECISIVE not in strengths and Strength.STRONG not in strengths:
+        return Confidence(level=Level.LOW, why_not_higher="only weak signs")
+    two = len(families) >= 2
+    if not against and (two or (Strength.DECISIVE in strengths and not blind)):
+        return Confidence(level=Level.HIGH)
+    reasons = [r for r in (against, None if two else count, blind) if r]
+    return Confidence(level=Level.MEDIUM, why_not_higher="; ".join(reasons) or None)
+
+
+def families_of(chosen: tuple[Finding, ...], case: Case) -> tuple[Family, ...]:
+    """Independent families that point at the same fault, in order of their weight."""
+    families = [f.family for f in chosen if f.family and f.strength is not Strength.WEAK]
+    if chosen and any(agrees(f, case) for f in chosen):
+        families.append(Family.COLLECTIVE)
+    for finding in case.findings:
+        if finding.strength is Strength.WEAK or finding.family is None:
+            continue
+        if finding.role in (Role.ROOT, Role.CONSEQUENCE) and _same_spot(finding, chosen, case):
+            families.append(finding.family)
+    return tuple(dict.fromkeys(families))
+
+
+def _same_spot(finding: Finding, chosen: tuple[Finding, ...], case: Case) -> bool:
+    """Whether another finding accuses a rank or GPU that the verdict accuses."""
+    if finding in chosen or finding.rule in SHAPE_RULES:
+        return False
+    mine = {s.rank for s in finding.spots if s.rank is not None}
+    ranks = {s.rank for f in chosen for s in f.spots if s.rank is not None}
+    if mine & ranks:
+        return True
+    gpus = {(s.node, s.gpu_pci) for f in chosen for s in f.spots if s.gpu_pci}
+    if any((s.node, s.gpu_pci) in gpus for s in finding.spots):
+        return True
+    ports = {(s.node, s.hca) for f in chosen for s in f.spots if s.hca}
+    if any((s.node, s.hca) in ports for s in finding.spots):
+        return True
+    return _at_node_of(mine, chosen, case)
+
+
+def _at_node_of(ranks: set[int], chosen: tuple[Finding, ...], case: Case) -> bool:
+    """A rank's own sign supports a finding about its whole node."""
+    nodes = [s.node for f in chosen for s in f.spots if s.node and s.rank is None and not s.gpu_pci
+             and not s.hca]  # fmt: skip
+    for rank in ranks:
+        place = case.places.get(rank)
+        if place and place.node and any(same_node(place.node, n) for n in nodes):
+            return True
+    return False
+
+
+def _blindness(tree: tuple[Question, ...], case: Case) -> str | None:
+    """What keeps the coverage from being full: the hardware questions on every node."""
+    found: dict[str, list[str]] = {}
+    for question in tree:
+        if question.id not in ("node", "memory", "gpu", "fabric"):
+            continue
+        for node, missing in holes(question, case).items():
+            for probe, _ in missing:
+                nodes = found.setdefault(probe, [])
+                if node and node not in nodes:
+                    nodes.append(node)
+    if not found:
+        return None
+    parts = [
+        f"{NAMES.get(probe, probe)}" + (f" of {fold(nodes)}" if nodes else "")
+        for probe, nodes in list(found.items())[:3]
+    ]
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    return "not seen: " + ", ".join(parts) + more

@@ -1,0 +1,145 @@
+"""Coverage: on which nodes a "no" was really looked for, and what could not be checked."""
+
+from datetime import datetime
+
+from sluggish.correlate.window import BEFORE_ONSET
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.host import KernelSpan
+from sluggish.facts.store import Facts
+from sluggish.hostlist import fold
+from sluggish.verdict.case import Case, same_node
+from sluggish.verdict.model import NotChecked
+from sluggish.verdict.tree import Question
+
+JOB_LEVEL = frozenset({"slurm_job", "slurm_node", "sacct", "job_log", "nccl_ras"})
+"""Probes whose answer is for the whole job and not for one node."""
+NAMES = {
+    "kernel_log": "kernel log",
+    "nvidia_smi": "nvidia-smi",
+    "gpu_samples": "GPU samples",
+    "gpu_bus": "PCI bus",
+    "ib_ports": "port states",
+    "ib_counters": "port counters",
+    "ibv_devinfo": "ibv_devinfo",
+    "rank_procs": "processes",
+    "memory": "memory",
+    "mounts": "mounts",
+    "stacks": "stacks",
+    "job_log": "job log",
+    "slurm_job": "Slurm's job record",
+    "slurm_node": "Slurm's node records",
+    "nccl_ras": "NCCL RAS",
+    "flight_recorder": "flight recorder",
+    "identity": "boot and clock",
+}
+
+
+def holes(question: Question, case: Case) -> dict[str, list[tuple[str, str]]]:
+    """Node -> (probe, why) for all that keeps a "no" from being sure on that node.
+
+    The key `""` stands for the whole job.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for alternatives in question.must:
+        if not set(alternatives) & JOB_LEVEL:
+            continue
+        if not any(case.facts.answered.get(probe) for probe in alternatives):
+            found.setdefault("", []).append((alternatives[0], "not there"))
+    per_node = tuple(a for a in question.must if not set(a) & JOB_LEVEL)
+    for node in case.look.nodes:
+        missing = _missing_on(node, per_node, question.also, case)
+        if missing:
+            found[node] = missing
+    if (per_node or question.must) and not case.look.nodes:
+        found.setdefault("", []).append(("nodes", "the job's nodes are not known"))
+    return found
+
+
+def _missing_on(
+    node: str, must: tuple[tuple[str, ...], ...], also: tuple[str, ...], case: Case
+) -> list[tuple[str, str]]:
+    missing = [
+        (alternatives[0], case.facts.why_silent(alternatives[0], node))
+        for alternatives in must
+        if not any(answered(case.facts, probe, node) for probe in alternatives)
+    ]
+    missing += [
+        (probe, case.facts.why_silent(probe, node))
+        for probe in also
+        if case.facts.answered.get(probe) and not answered(case.facts, probe, node)
+        and (probe, case.facts.why_silent(probe, node)) not in missing
+    ]  # fmt: skip
+    if "kernel_log" in {p for a in must for p in a} and answered(case.facts, "kernel_log", node):
+        late = kernel_log_begins_late(node, case.facts, case.look, case.onset)
+        if late:
+            missing.append(("kernel_log", late))
+    return missing
+
+
+def answered(facts: Facts, probe: str, node: str) -> bool:
+    """Whether a probe ran on this node and was understood."""
+    return any(n is not None and same_node(n, node) for n in facts.answered.get(probe, ()))
+
+
+def kernel_log_begins_late(node: str, facts: Facts, look: Look, onset: Onset | None) -> str | None:
+    """Why "no Xid" is not known although the log was read: it does not reach back far enough."""
+    spans = [s for s in facts.all(KernelSpan) if s.node and same_node(s.node, node)]
+    if not spans or any(span.from_boot for span in spans):
+        return None
+    needed = _needed_from(look, onset)
+    firsts = [span.first_at for span in spans if span.first_at is not None]
+    if not firsts:
+        empty = all(span.lines == 0 for span in spans)
+        return "kernel log is empty" if empty else None
+    if needed is None or min(firsts) <= needed:
+        return None
+    return f"kernel log begins {min(firsts):%H:%M:%SZ}, after the start of the cause window"
+
+
+def _needed_from(look: Look, onset: Onset | None) -> datetime | None:
+    """The log must reach back to the start of the cause window, or of a job that is younger."""
+    start = onset.earliest - BEFORE_ONSET if onset else look.job_started_at
+    if start and look.job_started_at and look.job_started_at > start:
+        return look.job_started_at
+    return start
+
+
+def blind_nodes(question: Question, case: Case) -> tuple[str, ...]:
+    """Nodes on which this question could not be looked at."""
+    return tuple(node for node in holes(question, case) if node)
+
+
+def not_checked(tree: tuple[Question, ...], case: Case) -> tuple[NotChecked, ...]:
+    """Everything that could not be seen and would have mattered, equal holes folded over nodes."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for question in tree:
+        for node, missing in holes(question, case).items():
+            for probe, why in missing:
+                nodes = found.setdefault((probe, why), [])
+                if node and node not in nodes:
+                    nodes.append(node)
+    out = [
+        NotChecked(what=NAMES.get(probe, probe), where=fold(nodes) if nodes else None, why=why)
+        for (probe, why), nodes in found.items()
+    ]
+    return (*out, *_of_collectives(case), *_always(case))
+
+
+def _of_collectives(case: Case) -> list[NotChecked]:
+    out: list[NotChecked] = []
+    wait = case.wait
+    if wait is None or not wait.observed:
+        out.append(NotChecked(what="flight recorder", why="no dump in the evidence"))
+    elif wait.unobserved:
+        ranks = ", ".join(str(r) for r in wait.unobserved[:8])
+        more = f" and {len(wait.unobserved) - 8} more" if len(wait.unobserved) > 8 else ""
+        out.append(NotChecked(what="collectives", where=f"rank {ranks}{more}", why="no record"))
+    if not case.facts.answered.get("nccl_ras"):
+        out.append(NotChecked(what="NCCL RAS", why="not asked"))
+    if not case.facts.answered.get("stacks"):
+        out.append(NotChecked(what="stacks", why="not asked"))
+    return out
+
+
+def _always(case: Case) -> list[NotChecked]:
+    return [NotChecked(what="switch side", why="ports, counters and cables are not visible here")]
