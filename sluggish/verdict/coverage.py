@@ -11,7 +11,7 @@ from sluggish.verdict.case import Case, same_node
 from sluggish.verdict.model import NotChecked
 from sluggish.verdict.tree import Question
 
-JOB_LEVEL = frozenset({"slurm_job", "slurm_node", "sacct", "job_log", "nccl_ras"})
+JOB_LEVEL = frozenset({"slurm_job", "sacct", "job_log", "nccl_ras"})
 """Probes whose answer is for the whole job and not for one node."""
 NAMES = {
     "kernel_log": "kernel log",

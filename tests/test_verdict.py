@@ -1,0 +1,315 @@
+"""The tree over findings made by hand: who is named, how sure, and when a drain is allowed."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from sluggish.causes import Cause, Family, Level, Phase
+from sluggish.facts.collective import Group, Wait, WaitRoot
+from sluggish.facts.derived import Look, Onset, PhaseFact, Place
+from sluggish.facts.host import KernelSpan
+from sluggish.facts.store import Facts, Gap
+from sluggish.findings import Finding, Role, Spot, Strength
+from sluggish.verdict.case import Case
+from sluggish.verdict.decide import decide
+from sluggish.verdict.tree import TREE
+
+T0 = datetime(2026, 11, 24, 3, 4, 17, tzinfo=UTC)
+START = T0 - timedelta(hours=6)
+NODES = ("gpu-07", "gpu-08")
+WORLD = Group(name="0", desc="default_pg", ranks=tuple(range(16)))
+PROBES_OF_A_FULL_LOOK = (
+    "kernel_log",
+    "nvidia_smi",
+    "gpu_samples",
+    "gpu_bus",
+    "ibstat",
+    "ib_ports",
+    "ib_counters",
+    "memory",
+    "rank_procs",
+    "mounts",
+    "identity",
+)
+
+
+def place(rank: int) -> Place:
+    return Place(
+        rank=rank,
+        node=NODES[rank // 8],
+        local_rank=rank % 8,
+        pid=4000 + rank,
+        gpu_index=rank % 8,
+        gpu_pci=f"0000:{rank % 8 + 16:02x}:00.0",
+    )
+
+
+def waits_for(*ranks: int, state: str = "host_stuck", **fields: object) -> Wait:
+    wait = Wait(
+        state=state,
+        group=WORLD,
+        seq=101,
+        operation="reduce_scatter",
+        roots=tuple(WaitRoot(rank=r, group=WORLD, seq=101, waiters=15) for r in ranks),
+        waiters=tuple(r for r in range(16) if r not in ranks),
+        observed=16,
+        world_size=16,
+        sources=("flight recorder",),
+        since=T0,
+    )
+    return replace(wait, **fields)
+
+
+def case(
+    *findings: Finding,
+    wait: Wait | None = None,
+    full: bool = True,
+    onset: bool = True,
+    **look: object,
+) -> Case:
+    facts = Facts()
+    if full:
+        for probe in PROBES_OF_A_FULL_LOOK:
+            facts.answered[probe] |= set(NODES)
+        for probe in ("job_log", "slurm_job"):
+            facts.answered[probe] |= {None}
+        facts.answered["slurm_node"] |= set(NODES)
+        for node in NODES:
+            facts.add(KernelSpan(node=node, first_at=START, last_at=T0, lines=9, from_boot=True))
+    seen = Look(
+        at=T0 + timedelta(minutes=12), nodes=NODES, world_size=16, job_started_at=START, loose=False
+    )
+    return Case(
+        findings=findings,
+        facts=facts,
+        look=replace(seen, **look),
+        wait=wait,
+        onset=Onset(earliest=T0, latest=T0, source="watchdog") if onset else None,
+        phase=PhaseFact(phase=Phase.STEADY),
+        places={rank: place(rank) for rank in range(16)},
+    )
+
+
+def root(
+    rule: str, family: Family, strength: Strength = Strength.DECISIVE, **fields: object
+) -> Finding:
+    spot = fields.pop("spot", None)
+    made = Finding(
+        node=spot.node if isinstance(spot, Spot) else None,
+        subject="it",
+        role=Role.ROOT,
+        strength=strength,
+        at=T0,
+        says="it failed",
+        spots=(spot,) if isinstance(spot, Spot) else (),
+        rule=rule,
+        family=family,
+    )
+    return replace(made, **fields)
+
+
+def xid79(rank: int, **fields: object) -> Finding:
+    spot = Spot(node=place(rank).node, gpu_pci=place(rank).gpu_pci)
+    fields.setdefault("action", "reboot_node")
+    return root("GPU-XID", Family.KERNEL, subtype="off_bus", spot=spot, **fields)
+
+
+def test_a_fatal_xid_where_the_others_wait_is_a_gpu_fault_and_drains_its_node():
+    verdict = decide(case(xid79(13), wait=waits_for(13)))
+    assert (verdict.cause, verdict.subtype) == (Cause.GPU_FAULT, "off_bus")
+    assert [(c.rank, c.node, c.gpu_index) for c in verdict.culprits] == [(13, "gpu-08", 5)]
+    assert verdict.confidence.level is Level.HIGH
+    assert verdict.drain_nodes == ("gpu-08",)
+
+
+def test_a_fatal_xid_elsewhere_does_not_convict_and_is_said_to_contradict():
+    mismatch = root(
+        "SYNC-OP", Family.COLLECTIVE, spot=Spot(rank=3, operation="all_reduce [1]"), node=None
+    )
+    verdict = decide(case(xid79(13), mismatch, wait=waits_for(3, state="mismatch")))
+    assert verdict.cause is Cause.RANK_DESYNC
+    assert [c.rank for c in verdict.culprits] == [3]
+    assert verdict.drain_nodes == ()
+    assert verdict.confidence.level is Level.MEDIUM
+    assert any("GPU-XID" in line for line in verdict.contradicts)
+
+
+def test_an_out_of_memory_kill_before_a_gpu_fault_is_the_cause():
+    oom = root("MEM-OOM", Family.KERNEL, spot=Spot(node="gpu-08", pid=4013), subtype="cgroup_oom")
+    late = replace(xid79(13), at=T0 + timedelta(minutes=2))
+    verdict = decide(case(late, oom, wait=waits_for(13)))
+    assert (verdict.cause, verdict.subtype) == (Cause.MEMORY, "cgroup_oom")
+    assert verdict.drain_nodes == ()
+
+
+def test_a_gpu_fault_well_before_an_out_of_memory_kill_is_the_cause():
+    oom = replace(
+        root("MEM-OOM", Family.KERNEL, spot=Spot(node="gpu-08", pid=4013)),
+        at=T0 + timedelta(minutes=2),
+    )
+    assert decide(case(oom, xid79(13), wait=waits_for(13))).cause is Cause.GPU_FAULT
+
+
+def test_a_software_cause_never_drains():
+    for rule, family in (
+        ("SYNC-OP", Family.COLLECTIVE),
+        ("DATA-STORAGE", Family.PROCESS),
+        ("APP-EXCEPTION", Family.DATA),
+        ("MEM-OOM", Family.KERNEL),
+        ("CFG-LIMITS", Family.PROCESS),
+    ):
+        spot = Spot(rank=3, node="gpu-07")
+        verdict = decide(case(root(rule, family, spot=spot), wait=waits_for(3)))
+        assert verdict.drain_nodes == (), rule
+
+
+def test_contained_ecc_restarts_the_job_and_drains_nothing():
+    verdict = decide(case(xid79(13, action="restart_app"), wait=waits_for(13)))
+    assert verdict.cause is Cause.GPU_FAULT
+    assert verdict.drain_nodes == ()
+
+
+def test_a_shared_fault_prints_no_drain():
+    port = Spot(node="gpu-07", hca="mlx5_5")
+    shared = root("IB-PORT", Family.FABRIC, spot=port, shared=True, subtype="shared_fabric")
+    verdict = decide(case(shared, wait=waits_for(state="all_joined")))
+    assert (verdict.cause, verdict.subtype) == (Cause.IB_FAULT, "shared_fabric")
+    assert verdict.shared
+    assert verdict.drain_nodes == ()
+
+
+def test_a_vote_of_peers_names_a_node_but_drains_nothing():
+    vote = root("IB-NCCL", Family.FABRIC, Strength.STRONG, spot=Spot(node="gpu-08"))
+    verdict = decide(case(vote, wait=waits_for(state="all_joined")))
+    assert (verdict.cause, verdict.subtype) == (Cause.IB_FAULT, "unreachable_peer")
+    assert verdict.drain_nodes == ()
+
+
+def test_one_decisive_finding_is_not_high_while_a_node_is_blind():
+    look = case(xid79(13))
+    look.facts.answered["kernel_log"].discard("gpu-07")
+    look.facts.gaps.append(Gap(node="gpu-07", fact=None, probe="kernel_log", why="denied"))
+    verdict = decide(look)
+    assert verdict.cause is Cause.GPU_FAULT
+    assert verdict.confidence.level is Level.MEDIUM
+    assert "kernel log of gpu-07" in (verdict.confidence.why_not_higher or "")
+    assert verdict.drain_nodes == ()
+
+
+@pytest.mark.parametrize(
+    ("probe", "cause"),
+    [
+        ("kernel_log", Cause.GPU_FAULT),
+        ("nvidia_smi", Cause.GPU_FAULT),
+        ("gpu_samples", Cause.GPU_FAULT),
+        ("ibstat", Cause.IB_FAULT),
+        ("ib_counters", Cause.IB_FAULT),
+        ("memory", Cause.MEMORY),
+        ("mounts", Cause.DATA_STALL),
+        ("rank_procs", Cause.DATA_STALL),
+        ("slurm_node", Cause.NODE_DOWN),
+    ],
+)
+def test_a_cause_leaves_ruled_out_with_one_probe_of_one_node(probe: str, cause: Cause):
+    desync = root("SYNC-OP", Family.COLLECTIVE, spot=Spot(rank=3))
+    full = case(desync, wait=waits_for(3, state="mismatch"))
+    assert cause in {entry.cause for entry in decide(full).ruled_out}
+    full.facts.answered[probe].discard("gpu-08")
+    verdict = decide(full)
+    assert cause not in {entry.cause for entry in verdict.ruled_out}
+    assert any(hole.where == "gpu-08" for hole in verdict.not_checked)
+
+
+def test_the_fabric_is_never_ruled_out_while_all_joined_and_none_finished():
+    verdict = decide(
+        case(
+            root("SYNC-STALL", Family.COLLECTIVE, Strength.STRONG),
+            wait=waits_for(state="all_joined"),
+        )
+    )
+    assert (verdict.cause, verdict.subtype) == (Cause.UNKNOWN, "all_joined")
+    causes = {entry.cause for entry in verdict.ruled_out}
+    assert Cause.IB_FAULT not in causes
+    assert Cause.RANK_DESYNC in causes
+    assert verdict.culprits == ()
+    assert verdict.next_probe
+
+
+def test_a_kernel_log_that_begins_after_the_window_rules_nothing_out():
+    look = case(root("SYNC-OP", Family.COLLECTIVE, spot=Spot(rank=3)))
+    look.facts.facts[KernelSpan] = [
+        KernelSpan(node=node, first_at=T0 + timedelta(minutes=1), last_at=T0, lines=4)
+        for node in NODES
+    ]
+    verdict = decide(look)
+    assert Cause.GPU_FAULT not in {entry.cause for entry in verdict.ruled_out}
+    assert any("begins" in hole.why for hole in verdict.not_checked)
+
+
+def steps_go_on() -> Finding:
+    return root("PROG-STEPS", Family.DATA, Strength.STRONG)
+
+
+def test_moving_steps_with_every_node_seen_are_progressing():
+    verdict = decide(case(steps_go_on(), onset=False))
+    assert (verdict.cause, verdict.subtype) == (Cause.PROGRESSING, "steady")
+    assert verdict.culprits == ()
+    assert verdict.cost_gpu_hours is None
+
+
+@pytest.mark.parametrize("probe", ["kernel_log", "nvidia_smi", "ibstat", "memory"])
+def test_moving_steps_with_a_blind_node_are_not_called_fine(probe: str):
+    look = case(steps_go_on(), onset=False)
+    look.facts.answered[probe].discard("gpu-08")
+    verdict = decide(look)
+    assert (verdict.cause, verdict.subtype) == (Cause.UNKNOWN, "unobserved")
+
+
+def test_nothing_at_all_is_unknown_with_the_next_probe():
+    verdict = decide(case(full=False, onset=False, nodes=(), world_size=None))
+    assert (verdict.cause, verdict.subtype) == (Cause.UNKNOWN, "no_evidence")
+    assert verdict.confidence.level is None
+    assert verdict.next_probe
+
+
+def test_a_power_shape_alone_says_that_it_hangs_and_never_why():
+    shape = replace(root("HANG-SPIN", Family.KERNEL, Strength.WEAK), role=Role.CONTEXT)
+    verdict = decide(case(shape, onset=False))
+    assert (verdict.cause, verdict.subtype) == (Cause.UNKNOWN, "hang")
+
+
+def test_a_weak_sign_is_used_only_when_nothing_stronger_is_found():
+    weak = root("IB-COUNTERS", Family.FABRIC, Strength.WEAK, spot=Spot(node="gpu-08", hca="mlx5_1"))
+    alone = decide(case(weak))
+    assert (alone.cause, alone.confidence.level) == (Cause.IB_FAULT, Level.LOW)
+    assert alone.drain_nodes == ()
+    desync = root("SYNC-OP", Family.COLLECTIVE, spot=Spot(rank=3))
+    both = decide(case(weak, desync, wait=waits_for(3, state="mismatch")))
+    assert both.cause is Cause.RANK_DESYNC
+
+
+def test_the_cost_counts_all_gpus_since_the_onset():
+    verdict = decide(case(root("SYNC-OP", Family.COLLECTIVE, spot=Spot(rank=3))))
+    assert verdict.cost_gpu_hours == pytest.approx(16 * 12 / 60, abs=0.01)
+
+
+def test_the_order_of_findings_does_not_change_the_verdict():
+    findings = (xid79(13), root("PROC-GONE", Family.PROCESS, Strength.STRONG, spot=Spot(rank=13)))
+    one = decide(case(*findings, wait=waits_for(13)))
+    other = decide(case(*reversed(findings), wait=waits_for(13)))
+    assert (one.cause, one.subtype, one.culprits) == (other.cause, other.subtype, other.culprits)
+
+
+def test_the_path_has_an_answer_for_every_question_up_to_the_verdict():
+    verdict = decide(case(xid79(13), wait=waits_for(13)))
+    assert [a.question for a in verdict.path] == ["slurm", "node", "memory", "gpu"]
+    assert [a.answer for a in verdict.path] == ["no", "no", "no", "yes"]
+
+
+def test_every_subtype_of_the_tree_stands_in_the_closed_list():
+    from sluggish.causes import SUBTYPES
+
+    for question in TREE:
+        for subtype in question.listens.values():
+            assert subtype is None or subtype in SUBTYPES[question.cause], question.id
