@@ -43,6 +43,16 @@ class Port:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RdmaDevices:
+    """The HCAs that one tool lists on a node. None at all is a fault where its peers have some."""
+
+    node: str | None
+    source: str
+    names: tuple[str, ...]
+    """Natural order; empty: the tool ran to its end and saw no device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PortCounters:
     """Counters of one port in one sample; names as in sysfs. Saturating ones never wrap."""
 

@@ -1,0 +1,79 @@
+"""Counters of every RDMA port from sysfs, read twice: only the difference tells anything.
+
+No root. Traps (prometheus/procfs class_infiniband.go, kernel core/sysfs.c, ibsim sim.h):
+- reading counters of the HCAs that manage NVSwitch makes mlx5_core print errors, so slots of four
+  or more physical functions, and virtual functions, are left out, and the kernel log is read first;
+- single files hold `N/A (no PMA)` or answer EINVAL: the file is passed over, not the device;
+- error counters saturate (link_downed at 255), they never wrap; data are in words of 4 bytes.
+"""
+
+import re
+from collections.abc import Iterator
+
+from sluggish.facts import ib_words
+from sluggish.facts.fabric import PortCounters
+from sluggish.facts.ib_sysfs import entries
+from sluggish.facts.origin import Origin
+
+ID = "ib_counters"
+COMMAND = r"""
+for hca in /sys/class/infiniband/*; do
+  [ -e "$hca" ] || continue
+  [ -e "$hca/device/physfn" ] && continue
+  pci=$(readlink "$hca/device"); pci=${pci##*/}; functions=0
+  for function in /sys/bus/pci/devices/"${pci%.*}".*; do
+    [ -e "$function" ] && [ ! -e "$function/physfn" ] && functions=$((functions + 1))
+  done
+  [ "$functions" -ge 4 ] && continue
+  for port in "$hca"/ports/*; do
+    grep -s . "$port"/counters/* "$port"/hw_counters/* /dev/null
+  done
+  grep -s . "$hca"/device/net/*/carrier_changes /dev/null
+done
+:
+"""
+FACTS: tuple[type, ...] = (PortCounters,)
+BINARY = False
+
+# mlx5_0/ports/1/counters/link_downed:3       mlx5_0/ports/1/hw_counters/out_of_sequence:0
+_KEY = re.compile(r"ports/(\d{1,3})/(?:hw_)?counters/(\w{1,80})\Z")
+_CARRIER = re.compile(r"device/net/[^/]{1,15}/carrier_changes\Z")
+_SNIFF = re.compile(
+    rb"^(?:[^\s:]{0,200}[/:])?[A-Za-z][\w.-]{0,63}/ports/\d{1,3}/(?:hw_)?counters/\w+:",
+    re.MULTILINE,
+)
+_PORT_FILE = re.compile(rb"/ports/\d{1,3}/(?:state|phys_state|rate):")
+
+
+def sniff(head: bytes) -> bool:
+    """Whether this holds counters and nothing of the ports' state."""
+    return bool(_SNIFF.search(head[:16384])) and not _PORT_FILE.search(head)
+
+
+def parse(text: str, origin: Origin) -> Iterator[PortCounters]:
+    """One fact a port, in natural order; a port all of whose files are N/A has no counters."""
+    ports: dict[tuple[str, int], dict[str, int]] = {}
+    carrier: dict[str, int] = {}
+    for entry in entries(text):
+        value = ib_words.number(entry.value)
+        if key := _KEY.match(entry.key):
+            counters = ports.setdefault((entry.hca, int(key[1])), {})
+            if value is not None:
+                counters[key[2]] = value
+        elif value is not None and _CARRIER.match(entry.key):
+            carrier.setdefault(entry.hca, value)
+    if not ports:
+        raise ValueError("expected 'NAME/ports/N/counters/link_downed:0' lines")
+    for (hca, number), counters in sorted(
+        ports.items(), key=lambda item: (ib_words.natural(item[0][0]), item[0][1])
+    ):
+        if number == 1 and hca in carrier:
+            counters["carrier_changes"] = carrier[hca]
+        yield PortCounters(
+            node=origin.node,
+            hca=hca,
+            port=number,
+            sample=origin.sample,
+            at=origin.taken_at,
+            counters=counters,
+        )
