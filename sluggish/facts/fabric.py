@@ -107,6 +107,18 @@ class NcclNetwork:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NcclAddress:
+    """An address by which peers know a process: its bootstrap, socket or out-of-band line."""
+
+    node: str | None
+    pid: int | None
+    rank: int | None
+    interface: str
+    address: str
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NcclCompletion:
     """A completion error: printed by a victim about its peer. Fields are None where not printed."""
 
