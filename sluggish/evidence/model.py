@@ -52,10 +52,12 @@ class Evidence:
     """Somebody mailed it: no clock, no exit code, no proof of completeness."""
     size: int = 0
     open: Callable[[], bytes] = field(default=bytes, repr=False, compare=False)
-    """Reads the content; big logs are read through `read.py` by windows, see `file`."""
+    """Reads the content whole; big logs are read through `window`."""
     file: str | None = None
-    """A real file that may be read by windows; None when the content lies in an archive."""
+    """A real file with this content; None when it lies in memory, out of an archive."""
     mtime: datetime | None = None
+    window: Callable[[int, int], bytes] | None = field(default=None, repr=False, compare=False)
+    """Reads `length` bytes from `offset`: how a log larger than memory is read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

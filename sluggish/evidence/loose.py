@@ -1,0 +1,187 @@
+"""Loose files: whatever somebody mailed, each recognised by its content, never by its name."""
+
+import codecs
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+
+from sluggish.evidence.archive import OTHER_PACKERS
+from sluggish.evidence.decode import decode
+from sluggish.evidence.model import Evidence, Unread
+from sluggish.evidence.naming import hosts_in, node_of, own_host, rank_of, sample_of
+from sluggish.evidence.source import Item
+
+HEAD = 64 << 10
+MORE_WINDOWS = 6
+"""Looks into a long file whose beginning and end no probe knows."""
+MAX_WHOLE = 256 << 20
+"""A file that is parsed whole; job logs are read by windows and may be larger."""
+KEEP_HEAD, KEEP_TAIL = 8 << 20, 56 << 20
+BINARY_SHARE = 0.1
+TWO_SAMPLES = ("ib_counters", "rank_procs", "memory", "nccl_ras")
+OF_A_JOB = ("job_log", "slurm_job", "slurm_node", "sacct", "nccl_ras")
+OF_A_RANK = ("flight_recorder", "stacks")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """A file with the probes that know its content, and the hosts that its content shows."""
+
+    item: Item
+    kinds: tuple[str, ...]
+    hosts: frozenset[str] = frozenset()
+    own: str | None = None
+
+
+def recognise(head: bytes, probes: Iterable[ModuleType]) -> list[str]:
+    """Ids of the probes that know this content; a file may be of several kinds."""
+    text = plain(head)
+    return [p.ID for p in probes if p.sniff(head if getattr(p, "BINARY", False) else text)]
+
+
+def plain(head: bytes) -> bytes:
+    """UTF-16 as UTF-8, and Windows line ends as plain ones, so that `sniff` sees one form."""
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)):
+        return decode(head).encode()
+    return head.replace(b"\r\n", b"\n")
+
+
+def look_at(
+    items: Iterable[Item | Unread], probes: Sequence[ModuleType]
+) -> tuple[list[Seen], list[Unread]]:
+    """Each file with what it is, and the files that are not evidence."""
+    seen: list[Seen] = []
+    unread: list[Unread] = []
+    for item in items:
+        one = item if isinstance(item, Unread) else _look(item, probes)
+        if isinstance(one, Unread):
+            unread.append(one)
+        else:
+            seen.append(one)
+    return seen, unread
+
+
+def _look(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:
+    try:
+        return _recognised(item, probes)
+    except OSError as problem:
+        return Unread(path=item.name, why=f"not readable: {problem.strerror or problem}")
+
+
+def _recognised(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:
+    head = item.read(0, HEAD)
+    if not head:
+        return Unread(path=item.name, why="empty")
+    kinds = set(recognise(head, probes))
+    if item.size > HEAD:
+        kinds |= set(recognise(item.read(item.size - HEAD, HEAD), probes))
+        step = item.size // (MORE_WINDOWS + 1)
+        for count in range(MORE_WINDOWS if not kinds else 0):
+            kinds |= set(recognise(item.read(step * (count + 1), HEAD), probes))
+    if not kinds:
+        return Unread(path=item.name, why=_why_unknown(head))
+    text = decode(head)
+    order = tuple(probe.ID for probe in probes if probe.ID in kinds)
+    hosts = frozenset() if _is_binary(head) else frozenset(hosts_in(text))
+    return Seen(item=item, kinds=order, hosts=hosts, own=own_host(text))
+
+
+def _why_unknown(head: bytes) -> str:
+    for magic, why in OTHER_PACKERS.items():
+        if head.startswith(magic):
+            return why
+    return "binary, of no known kind" if _is_binary(head) else "no probe knows this content"
+
+
+def _is_binary(head: bytes) -> bool:
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return False
+    odd = sum(head.count(bytes([code])) for code in (*range(7), *range(14, 27)))
+    odd += head.decode("utf-8", "replace").count("\ufffd")
+    return odd > BINARY_SHARE * len(head)
+
+
+def assemble(
+    seen: Sequence[Seen], asked: Iterable[str] = ()
+) -> tuple[list[Evidence], list[Unread]]:
+    """Evidence with node, rank and sample; `asked` are nodes known from a bundle beside them."""
+    known = frozenset(asked).union(*(one.hosts for one in seen))
+    found: list[Evidence] = []
+    unread: list[Unread] = []
+    copies: dict[tuple[str, str | None, str], str] = {}
+    for one in sorted(seen, key=lambda one: one.item.name):
+        for kind in one.kinds:
+            made = _evidence(one, kind, known)
+            key = (kind, made.node, _digest(one.item))
+            if key[2] and kind not in TWO_SAMPLES and key in copies:
+                unread.append(Unread(path=made.path, why=f"the same content as {copies[key]}"))
+                continue
+            copies.setdefault(key, made.path)
+            found.append(made)
+    return _samples(found), unread
+
+
+def _evidence(one: Seen, kind: str, known: frozenset[str]) -> Evidence:
+    item = one.item
+    node = None
+    if kind in OF_A_RANK or kind == "job_log":
+        node = node_of(item.name, known, guess=False)
+    elif kind not in OF_A_JOB:
+        node = one.own or node_of(item.name, known)
+    cut = item.size > MAX_WHOLE and kind != "job_log"
+    return Evidence(
+        node=node,
+        probe=kind,
+        path=item.name,
+        rank=rank_of(item.name, dump=kind in OF_A_RANK)
+        if kind in (*OF_A_RANK, "job_log")
+        else None,
+        error="truncated" if item.truncated or cut else None,
+        stderr="the compressed stream ends early" if item.truncated else "",
+        loose=True,
+        size=item.size,
+        open=whole_of(item),
+        file=item.file,
+        mtime=item.mtime,
+        window=item.read,
+    )
+
+
+def whole_of(item: Item) -> Callable[[], bytes]:
+    """A lazy opener; of a file beyond the cap it gives head and tail, cut at line ends."""
+
+    def read() -> bytes:
+        if item.size <= MAX_WHOLE:
+            return item.read(0, item.size)
+        head = item.read(0, KEEP_HEAD)
+        tail = item.read(item.size - KEEP_TAIL, KEEP_TAIL)
+        return head[: head.rfind(b"\n") + 1] + tail[tail.find(b"\n") + 1 :]
+
+    return read
+
+
+def _digest(item: Item) -> str:
+    if item.size > (16 << 20):
+        return ""
+    return hashlib.sha256(item.read(0, item.size)).hexdigest()
+
+
+def _samples(found: list[Evidence]) -> list[Evidence]:
+    groups: dict[tuple[str, str | None], list[int]] = defaultdict(list)
+    for index, made in enumerate(found):
+        if made.probe in TWO_SAMPLES:
+            groups[made.probe, made.node].append(index)
+    for places in groups.values():
+        named = [sample_of(found[place].path) for place in places]
+        if len(places) < 2 or (named.count("a"), named.count("b")) != (1, 1):
+            named = ["a", *[""] * (len(places) - 2), "b"] if len(places) > 1 else [""]
+            places.sort(key=lambda place: _when(found[place]))
+        for place, sample in zip(places, named, strict=True):
+            found[place] = replace(found[place], sample=sample)
+    return found
+
+
+def _when(made: Evidence) -> tuple[float, str]:
+    return (made.mtime.timestamp() if made.mtime else 0.0, made.path)
