@@ -31,7 +31,28 @@ class Xid:
     link: int | None = None
     intrinfo: int | None = None
     status: int | None = None
+    link_words: tuple[int, ...] = ()
+    """The hex words of 74 and 144-150."""
+    count: int = 1
+    """Lines like it that followed within 5 s and were folded into it."""
+    order: int = 0
+    """Position in its log: the order of lines that carry no time."""
     line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Burst:
+    """Xids of one node until 3 minutes of silence, and which of them started it."""
+
+    node: str | None
+    xids: tuple[Xid, ...]
+    """In order of time."""
+    root: Xid | None
+    """None where no code of the burst can be a cause."""
+    why: str = ""
+    """How the root was found."""
+    named_cause: int | None = None
+    """Code that the driver names as the cause, where that Xid's own line is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +66,7 @@ class SXid:
     fatal: bool | None = None
     link: int | None = None
     words: str = ""
+    count: int = 1
     line: str = ""
 
 
@@ -57,6 +79,7 @@ class GpuTrouble:
     pci: str | None
     kind: str
     """fallen_off, init_failed, reset_required, gpu_lost, uvm_fatal, api_mismatch, nvlink."""
+    count: int = 1
     line: str = ""
 
 
@@ -92,6 +115,10 @@ class Gpu:
     remapped_uncorrectable: int | None = None
     remap_pending: bool | None = None
     remap_failed: bool | None = None
+    unrepairable_memory: bool | None = None
+    """Blackwell and newer: channel repair is exhausted."""
+    repair_pending: bool | None = None
+    """Blackwell and newer: a channel or TPC repair waits for a reset."""
     power_w: float | None = None
     power_limit_w: float | None = None
     default_power_limit_w: float | None = None
@@ -111,10 +138,14 @@ class Gpu:
     pcie_replays: int | None = None
     fabric_state: str | None = None
     fabric_status: str | None = None
+    fabric_trouble: tuple[str, ...] = ()
+    """Health flags of the NVLink fabric that say trouble, e.g. `route_unhealthy`."""
     mig: bool | None = None
     errors: tuple[str, ...] = ()
     """Fields in which nvidia-smi printed an error such as `GPU requires reset`."""
     processes: tuple[GpuProcess, ...] = ()
+    processes_listed: bool = False
+    """True where nvidia-smi printed a process list, also an empty one."""
     at: datetime | None = None
 
 
@@ -126,7 +157,10 @@ class GpuCount:
     source: str
     """`nvidia-smi`, `pci`, `slurm`."""
     count: int
+    """GPUs that answer: one that shows `rev ff` on the bus is not counted."""
     pci: tuple[str, ...] = ()
+    dead: tuple[str, ...] = ()
+    """Addresses that are still listed but read as all ones (`rev ff`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +190,58 @@ class SmiFailure:
     node: str | None
     at: datetime | None
     kind: str
-    """timeout, no_driver, version_mismatch, gpu_lost, no_devices, unknown_error, stderr."""
+    """timeout, no_driver, version_mismatch, gpu_lost, reset_required, no_devices, denied,
+    unknown_error, stderr."""
     pci: str | None = None
     line: str = ""
+    exit_code: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuShape:
+    """What one GPU did over the window, relative to its own power limit. Derived, see shape.py."""
+
+    node: str | None
+    index: int | None
+    state: str
+    """spin, parked, moving, empty (idle, no process), ghost (100 % without a process), unknown."""
+    pci: str | None = None
+    uuid: str | None = None
+    samples: int = 0
+    seconds: float = 0.0
+    """Length of the window that the samples span."""
+    utilisation_pct: float | None = None
+    """Median over the window."""
+    power_w: float | None = None
+    """Median over the window."""
+    power_limit_w: float | None = None
+    limit_source: str = ""
+    """`nvidia-smi`, or `catalogue` where only the model's default is known."""
+    power_spread_w: float | None = None
+    why: str = ""
+    """Why the state is unknown."""
+
+    @property
+    def power_share(self) -> float | None:
+        """Power as a share of the limit."""
+        if self.power_w is None or not self.power_limit_w:
+            return None
+        return self.power_w / self.power_limit_w
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobShape:
+    """The shapes of all GPUs of the job together. Says that a job hangs, never why."""
+
+    shape: str
+    """moving, spin (all spin), split (most spin, some parked), parked, mixed, unknown."""
+    gpus: int
+    """GPUs whose state is known."""
+    counts: tuple[tuple[str, int], ...] = ()
+    """(state, GPUs), closed list of GpuShape."""
+    odd: tuple[GpuShape, ...] = ()
+    """On a split: the GPUs that are parked or empty while the others spin."""
+    seconds: float = 0.0
+    """Shortest window of the GPUs that count."""
+    blind_nodes: tuple[str, ...] = ()
+    """Nodes of the job without a known GPU state."""

@@ -1,0 +1,114 @@
+"""GPUs on the PCI bus, from sysfs or `lspci`: what is plugged in, driver or no driver.
+
+Shows: PCI functions with vendor 0x10de and class 0x0302 (3D controller) or 0x0300 (VGA). Not
+counted: NVSwitches (0x0680), audio and USB functions, virtual functions (function number not 0).
+Rights: any user. Cost: reads two small files a PCI device, takes no lock of the driver and so
+answers on a node where nvidia-smi hangs.
+
+Traps: sysfs keeps a card that fell off the bus until the kernel removes it; `lspci` then shows
+`(rev ff)`. Inside a container the bus shows all cards of the host, nvidia-smi only some.
+"""
+
+import re
+from collections.abc import Iterator
+
+from sluggish.facts import smi_values as v
+from sluggish.facts.gpu import GpuCount
+from sluggish.facts.origin import Origin
+
+ID = "gpu_bus"
+COMMAND = "grep -s . /sys/bus/pci/devices/*/vendor /sys/bus/pci/devices/*/class"
+FACTS: tuple[type, ...] = (GpuCount,)
+BINARY = False
+
+_ADDRESS = r"(?P<pci>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
+# /sys/bus/pci/devices/0000:1b:00.0/class:0x030200          (form of `grep -s .`)
+_SYSFS = re.compile(
+    rf"/sys/bus/pci/devices/{_ADDRESS}/(?P<file>class|vendor|revision):(?P<value>0x[0-9A-Fa-f]{{1,6}})\s*\Z"
+)
+# 0001:00:00.0 3D controller: NVIDIA Corporation GH100 [H100 PCIe] (rev a1)      (`lspci`)
+# 1b:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:2335] (rev a1)   (`lspci -nn`)
+_LSPCI = re.compile(
+    rf"{_ADDRESS} (?P<kind>[A-Za-z0-9][^:\[]{{1,60}}?)"
+    r"(?: \[(?P<class>[0-9a-f]{4})\])?: (?P<what>.+)\Z"
+)
+# 1b:00.0 0302: 10de:2335 (rev a1)                                               (`lspci -n`)
+_NUMERIC = re.compile(
+    rf"{_ADDRESS} (?P<class>[0-9a-f]{{4}}): (?P<what>[0-9a-f]{{4}}:[0-9a-f]{{4}}.*)\Z"
+)
+_GPU_CLASSES = ("0300", "0302")
+_GPU_KINDS = ("3d controller", "vga compatible controller", "display controller")
+_LONGEST = 400
+_MOST = 4096
+
+
+def sniff(head: bytes) -> bool:
+    """Every first line is a sysfs line of a PCI device, or an lspci line with an NVIDIA one."""
+    text = head.decode("utf-8", "replace")
+    lines = [line for line in text.splitlines() if line.strip()][:4000]
+    if not lines:
+        return False
+    if any(_SYSFS.match(line) for line in lines[:3]):
+        return True
+    # `lspci -v` indents what belongs to a device
+    tops = [line for line in lines if not line[0].isspace()]
+    known = [line for line in tops if _lspci(line) is not None]
+    return len(known) >= max(1, 0.9 * len(tops)) and any(_is_nvidia(line) for line in known)
+
+
+def parse(text: str, origin: Origin) -> Iterator[GpuCount]:
+    """One count. Raises ValueError where no line is of the bus, or lspci shows nothing of NVIDIA.
+
+    A listing without any NVIDIA device may have been filtered: it never says "no GPU".
+    """
+    gpus: dict[str, bool] = {}
+    read = _sysfs(text, gpus) or _lspci_all(text, gpus)
+    if not read:
+        raise ValueError("expected /sys/bus/pci/devices/... lines or lspci with an NVIDIA device")
+    alive = tuple(sorted(address for address, dead in gpus.items() if not dead))
+    dead = tuple(sorted(address for address, dead in gpus.items() if dead))
+    yield GpuCount(node=origin.node, source="pci", count=len(alive), pci=alive, dead=dead)
+
+
+def _sysfs(text: str, gpus: dict[str, bool]) -> bool:
+    """Fill in the GPUs; True if there was any sysfs line."""
+    devices: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        match = _SYSFS.match(line) if len(line) < _LONGEST else None
+        address = v.pci(match["pci"]) if match else None
+        if match and address and len(devices) < _MOST:
+            devices.setdefault(address, {})[match["file"]] = match["value"].lower()
+    for address, files in devices.items():
+        # without a vendor line the listing was of vendor 0x10de only
+        ours = files.get("vendor", "0x10de") == "0x10de"
+        number = int(files.get("class", "0x0"), 16)
+        if ours and f"{number >> 8:04x}" in _GPU_CLASSES and address.endswith(".0"):
+            gpus[address] = files.get("revision") == "0xff"
+    return bool(devices)
+
+
+def _lspci_all(text: str, gpus: dict[str, bool]) -> bool:
+    """Fill in the GPUs; True if there was any NVIDIA device."""
+    seen = False
+    for line in text.splitlines():
+        match = _lspci(line)
+        if match is None or not _is_nvidia(line):
+            continue
+        seen = True
+        address = v.pci(match["pci"])
+        groups = match.groupdict()
+        kind = (groups.get("kind") or "").lower()
+        is_gpu = groups.get("class") in _GPU_CLASSES if groups.get("class") else kind in _GPU_KINDS
+        if is_gpu and address and address.endswith(".0") and len(gpus) < _MOST:
+            gpus[address] = "(rev ff)" in match["what"]
+    return seen
+
+
+def _lspci(line: str) -> re.Match[str] | None:
+    if len(line) > _LONGEST:
+        return None
+    return _NUMERIC.match(line) or _LSPCI.match(line)
+
+
+def _is_nvidia(line: str) -> bool:
+    return "NVIDIA Corporation" in line or "10de:" in line
