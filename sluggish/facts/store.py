@@ -97,9 +97,14 @@ def _read_one(
     if item.error and not item.size:
         _blind(facts, item, probe, _say(item))
         return
+    found: list[Any] = []
     try:
-        found = list(probe.parse(text_of(item, probe), origin_of(item, bundle, clocks)))
+        for fact in probe.parse(text_of(item, probe), origin_of(item, bundle, clocks)):
+            found.append(fact)
     except ValueError as problem:
+        # an answer cut short: what it showed is true, but it cannot say "none" or "all"
+        for fact in found:
+            facts.add(fact)
         _blind(facts, item, probe, f"not understood: {problem}")
         return
     except OSError as problem:
