@@ -1,1 +1,101 @@
+"""The command line: a thin translation; each command imports what it needs when it runs."""
 
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="sluggish",
+    help="Why has this multi-node GPU training job under Slurm stopped?",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from sluggish import __version__
+
+        print(f"sluggish {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(  # pyright: ignore[reportUnusedFunction]
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def diagnose(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Bundles, archives, loose files, folders."),
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON document on stdout instead of the screen.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Also print the path through the decision tree.")
+    ] = False,
+) -> None:
+    """Name the cause out of recorded evidence, and what to run next. Runs and changes nothing."""
+    from sluggish.cli.diagnose import run
+
+    raise typer.Exit(run(paths, as_json=as_json, explain=explain))
+
+
+@app.command()
+def demo(
+    name: Annotated[
+        str | None, typer.Argument(help="Which story; the seed story without it.")
+    ] = None,
+    list_them: Annotated[bool, typer.Option("--list", help="List the packaged stories.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="With the path.")] = False,
+) -> None:
+    """Diagnose a packaged story: see a verdict without a cluster."""
+    from sluggish.cli.demo import run
+
+    raise typer.Exit(run(name, list_them=list_them, as_json=as_json, explain=explain))
+
+
+@app.command()
+def explain(
+    topic: Annotated[
+        str, typer.Argument(help="A rule id (GPU-XID), an Xid (79) or a kernel line.")
+    ],
+) -> None:
+    """Explain a rule of the report, an Xid or an SXid."""
+    from sluggish.cli.explain import run
+
+    raise typer.Exit(run(topic))
+
+
+def main() -> None:
+    """Entry point: a user's mistake is one line and exit 2, never a traceback."""
+    from sluggish.causes import EXIT_USAGE
+
+    try:
+        app()
+    except BrokenPipeError:  # `sluggish diagnose ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("sluggish: stopped", file=sys.stderr)
+        sys.exit(130)
+    except ValueError as problem:
+        from sluggish.evidence.source import EvidenceError
+
+        if not isinstance(problem, EvidenceError):
+            raise
+        from sluggish.text import safe
+
+        print(f"sluggish: {safe(str(problem))}", file=sys.stderr)
+        sys.exit(EXIT_USAGE)

@@ -1,0 +1,46 @@
+"""`sluggish diagnose PATH...`: recorded evidence in, verdict out."""
+
+import sys
+from collections.abc import Sequence
+
+from sluggish.causes import EXIT_CODES, EXIT_NOTHING
+from sluggish.cli.screen import look_of, show
+from sluggish.diagnose import diagnose
+from sluggish.evidence.model import Bundle
+from sluggish.evidence.open import load
+from sluggish.probes import PROBES
+from sluggish.text import safe
+
+
+def run(paths: Sequence[str], *, as_json: bool = False, explain: bool = False) -> int:
+    """Print the diagnosis of what lies at these paths; the exit code tells the class."""
+    bundle = load(paths, PROBES)
+    if not any(item.size for item in bundle.evidence):
+        _nothing(bundle)
+        if not as_json:
+            return EXIT_NOTHING
+    return report(bundle, as_json=as_json, explain=explain)
+
+
+def report(bundle: Bundle, *, as_json: bool, explain: bool) -> int:
+    """Print the diagnosis of a bundle."""
+    diagnosis = diagnose(bundle)
+    if as_json:
+        from sluggish.report.json import render
+
+        show(render(diagnosis))
+    else:
+        from sluggish.report import terminal
+
+        show(terminal.render(diagnosis, look_of(sys.stdout), explain=explain))
+    if not any(item.size for item in bundle.evidence):
+        return EXIT_NOTHING
+    return EXIT_CODES[diagnosis.verdict.cause]
+
+
+def _nothing(bundle: Bundle) -> None:
+    print("sluggish: nothing here could be recognised as evidence", file=sys.stderr)
+    for gone in bundle.unread[:10]:
+        print(f"  {safe(gone.path, 200)}: {safe(gone.why, 200)}", file=sys.stderr)
+    if len(bundle.unread) > 10:
+        print(f"  and {len(bundle.unread) - 10} more", file=sys.stderr)

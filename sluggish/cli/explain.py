@@ -1,0 +1,45 @@
+"""`sluggish explain TOPIC`: a rule id, an Xid, an SXid, or a pasted kernel line."""
+
+import inspect
+import sys
+
+from sluggish.causes import EXIT_USAGE
+from sluggish.text import safe
+
+
+def run(topic: str) -> int:
+    """Print what is known of it; exit 2 where nothing is."""
+    lines = _rule(topic) or _code(topic)
+    if not lines:
+        print(
+            f"sluggish: nothing known of {safe(topic, 80)}: give a rule id such as GPU-XID, "
+            "an Xid such as 79, an SXid such as S12028, or a kernel line",
+            file=sys.stderr,
+        )
+        return EXIT_USAGE
+    print("\n".join(safe(line, 2_000) for line in lines))
+    return 0
+
+
+def _rule(topic: str) -> list[str] | None:
+    from sluggish.rules import RULES
+    from sluggish.verdict.tree import TREE
+
+    rule = next((rule for rule in RULES if rule.id == topic.strip().upper()), None)
+    if rule is None:
+        return None
+    text = inspect.cleandoc(rule.observe.__doc__ or "").splitlines()
+    listens = next((question for question in TREE if rule.id in question.listens), None)
+    lines = [f"{rule.id}  ({rule.family})", *text, ""]
+    lines.append(f"reads     {', '.join(kind.__name__ for kind in rule.needs + rule.wants)}")
+    if listens:
+        subtype = listens.listens[rule.id]
+        leaf = f"{listens.cause}" + (f" ({subtype})" if subtype else "")
+        lines.append(f"heard by  {listens.asks} -> {leaf}")
+    return [*lines, f"page      docs/rules/{rule.id}.md"]
+
+
+def _code(topic: str) -> list[str] | None:
+    from sluggish.catalog.explain import explain_xid
+
+    return explain_xid(topic)
