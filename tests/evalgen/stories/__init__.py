@@ -1,0 +1,12 @@
+"""Whole incidents: each a world, and what a specialist would say of it."""
+
+from __future__ import annotations
+
+from . import desync, quiet
+from .common import Expected, Story
+
+STORIES: dict[str, Story] = {
+    story.__name__: story for module in (desync, quiet) for story in module.STORIES
+}
+
+__all__ = ["STORIES", "Expected", "Story"]
