@@ -35,6 +35,9 @@ class Collective:
     """Global rank of the other end of a point-to-point operation."""
     numel: int | None = None
     """Where only a number of elements is known (watchdog lines)."""
+    nth: int | None = None
+    """Point-to-point: how many operations of this text the rank had posted, this one included.
+    None where the ring has wrapped and the count is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,12 @@ class GroupHead:
     counts: tuple[tuple[str, int], ...] = ()
     """Per-operation counts, RAS only."""
     source: str = "flight recorder"
+    posted: tuple[tuple[str, int], ...] = ()
+    """Point-to-point texts (`send 1->2`, group ranks) and how often each was posted."""
+    arrivals: tuple[int, ...] = ()
+    """Flat triples (seq, enqueued ns, seen completed ns or 0) of a few finished collectives."""
+    path: str = ""
+    """The dump it comes from: two dumps of one rank are told apart by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +82,8 @@ class RankRecord:
     taken_at: datetime | None = None
     last_created_at: datetime | None = None
     path: str = ""
+    only_active: bool = False
+    """The dump left finished operations out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,3 +165,5 @@ class Wait:
     """When the oldest pending operation of the waiters was enqueued."""
     confidence_notes: tuple[str, ...] = field(default=())
     """What lowers the trust: wrapped ring, dumps far apart, missing ranks, logs only."""
+    sides: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """Where ranks differ: each operation with its ranks, most ranks first."""

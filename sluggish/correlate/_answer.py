@@ -1,0 +1,399 @@
+"""From the graph's places and waits to the answer: sinks, cycles, states, roots."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from sluggish.correlate._standing import Node, Scene, Signature, one_sided, signature
+from sluggish.facts.collective import Collective, Wait, WaitRoot
+
+ROOTS_KEPT = 64
+
+Vertex = int
+"""Number of a node, or -1 - rank for a rank that is in no collective."""
+
+
+@dataclass(slots=True)
+class Graph:
+    """Nodes in a fixed order and their edges."""
+
+    nodes: list[Node]
+    edges: list[set[Vertex]]
+    back: dict[Vertex, set[int]]
+    place: dict[int, Vertex]
+    """Rank -> its node, or -1 - rank."""
+
+
+@dataclass(slots=True)
+class Sinks:
+    """What waits for nobody, by kind."""
+
+    odd: list[Node] = field(default_factory=list)
+    lonely: list[Node] = field(default_factory=list)
+    """Minority of a cycle: in an operation that almost nobody joined."""
+    idle: list[int] = field(default_factory=list)
+    device: list[Node] = field(default_factory=list)
+    cycle: list[Node] = field(default_factory=list)
+    tied: list[Node] = field(default_factory=list)
+    joined: list[Node] = field(default_factory=list)
+    unseen: list[Node] = field(default_factory=list)
+
+
+def answer(scene: Scene, nodes: dict[tuple[object, ...], Node], dead: dict[int, str]) -> Wait:
+    """The Wait of a scene whose waits have been found."""
+    graph = _graph(scene, list(nodes.values()), dead)
+    sinks = _sinks(scene, graph)
+    return _state(scene, graph, sinks, dead)
+
+
+def _graph(scene: Scene, nodes: list[Node], dead: dict[int, str]) -> Graph:
+    place: dict[int, Vertex] = {}
+    for number, node in enumerate(nodes):
+        for rank in node.joined:
+            place[rank] = number
+    gone = {r for r in dead if r not in scene.standings}
+    edges: list[set[Vertex]] = []
+    back: dict[Vertex, set[int]] = defaultdict(set)
+    for number, node in enumerate(nodes):
+        fallen = node.unseen & gone
+        node.unseen -= fallen
+        node.waits |= fallen
+        to = {place.get(rank, -1 - rank) for rank in node.waits} - {number}
+        edges.append(to)
+        for vertex in to:
+            back[vertex].add(number)
+    return Graph(nodes=nodes, edges=edges, back=back, place=place)
+
+
+def _sinks(scene: Scene, graph: Graph) -> Sinks:
+    sinks = Sinks(idle=sorted(-1 - v for v in graph.back if v < 0))
+    for component in _components(graph):
+        own = set(component)
+        nodes = [graph.nodes[n] for n in component]
+        sinks.odd += [n for n in nodes if n.odd]
+        if any(to not in own for n in component for to in graph.edges[n]):
+            continue
+        if len(component) > 1:
+            _break_cycle(scene, nodes, sinks)
+        else:
+            _sort_sink(scene, nodes[0], sinks)
+    return sinks
+
+
+def _sort_sink(scene: Scene, node: Node, sinks: Sinks) -> None:
+    if node.odd:
+        return
+    if node.tied:
+        sinks.tied.append(node)
+    elif _proves_end(scene, node):
+        few = 2 * len(node.joined) < len(scene.groups[node.group].ranks)
+        (sinks.device if few else sinks.joined).append(node)
+    elif node.unseen or node.group in scene.guessed:
+        sinks.unseen.append(node)
+    else:
+        sinks.joined.append(node)
+
+
+def _proves_end(scene: Scene, node: Node) -> bool:
+    """Peers have finished what nobody can finish before all have posted it."""
+    return (
+        bool(node.finished)
+        and node.op.peer is None
+        and not one_sided(node.op)
+        and node.group not in scene.gloo
+    )
+
+
+def _break_cycle(scene: Scene, nodes: list[Node], sinks: Sinks) -> None:
+    """An operation that under half of its group joined, while others wait for those in it."""
+    if all(n.tied for n in nodes):
+        sinks.tied += nodes
+        return
+    few = [
+        n
+        for n in nodes
+        if n.op.peer is None
+        and 2 * (len(n.joined) + len(n.unseen)) < len(scene.groups[n.group].ranks)
+    ]
+    if any(n.odd for n in nodes):
+        return
+    if len(few) == 1:
+        sinks.lonely += few
+    else:
+        sinks.cycle += nodes
+
+
+def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wait:
+    """The first kind in this order that exists: mismatch before lag, certain before uncertain."""
+    seen = [s for s in scene.standings.values() if not s.stale]
+    if sinks.odd or sinks.lonely:
+        roots = [_node_root(scene, graph, n, "mismatch") for n in sinks.odd + sinks.lonely]
+        roots.append(_idle_roots(scene, graph, sinks.idle, dead))
+        return _wait("mismatch", scene, graph, _flat(roots), (sinks.odd + sinks.lonely)[0])
+    if sinks.tied:
+        scene.notes.append("as many ranks on one side as on the other: neither is blamed")
+        return _wait("tie", scene, graph, (), sinks.tied[0])
+    if sinks.idle or sinks.device:
+        if 2 * len(sinks.idle) > len(seen):
+            scene.notes.append("most ranks are in no collective: the few that wait may be the odd")
+            return _wait("host_stuck", scene, graph, (), None)
+        roots = [_idle_roots(scene, graph, sinks.idle, dead)]
+        roots += [_node_root(scene, graph, n, "device") for n in sinks.device]
+        state = "host_stuck" if sinks.idle else "device_stuck"
+        if sinks.joined:
+            scene.notes.append("another group is complete and does not finish either")
+        return _wait(state, scene, graph, _flat(roots), None if sinks.idle else sinks.device[0])
+    if sinks.cycle:
+        roots = [_node_root(scene, graph, n, "cycle") for n in sinks.cycle]
+        return _wait("cycle", scene, graph, _flat(roots), sinks.cycle[0])
+    joined = max(sinks.joined, key=lambda n: _weight(graph, n), default=None)
+    unseen = max(sinks.unseen, key=lambda n: _weight(graph, n), default=None)
+    if joined and (unseen is None or _weight(graph, joined) >= _weight(graph, unseen)):
+        return _wait("all_joined", scene, graph, (), joined)
+    if unseen or not scene.standings:
+        if unseen and unseen.group in scene.guessed:
+            scene.notes.append("the members of the waiting group are not told (Gloo)")
+        return _wait("unobserved", scene, graph, (), unseen)
+    return _wait("none", scene, graph, (), None)
+
+
+def _flat(roots: Iterable[tuple[WaitRoot, ...]]) -> tuple[WaitRoot, ...]:
+    """Each rank once; who holds up most comes first."""
+    best: dict[int, WaitRoot] = {}
+    for root in (one for some in roots for one in some):
+        best.setdefault(root.rank, root)
+    order = {r.rank: i for i, r in enumerate(r for some in roots for r in some)}
+    return tuple(sorted(best.values(), key=lambda r: (-r.waiters, order[r.rank], r.rank)))
+
+
+def _node_root(scene: Scene, graph: Graph, node: Node, why: str) -> tuple[WaitRoot, ...]:
+    """Ranks of a place that is itself the root."""
+    number = graph.place[next(iter(node.joined))]
+    weight = len(_reached(graph, [number]) - node.joined)
+    group = scene.groups[node.group]
+    return tuple(
+        WaitRoot(
+            rank=rank,
+            group=group,
+            seq=node.op.seq,
+            operation=show(node.op),
+            doing=_doing(scene, node, why),
+            source_line=_own_op(scene, rank, node).frame,
+            waiters=weight,
+        )
+        for rank in sorted(node.joined)[:ROOTS_KEPT]
+    )
+
+
+def _own_op(scene: Scene, rank: int, node: Node) -> Collective:
+    at = scene.standings[rank].at
+    return at[1] if at else node.op
+
+
+def _doing(scene: Scene, node: Node, why: str) -> str:
+    if why == "device":
+        return f"posted; {len(node.finished)} peers have finished it"
+    if why == "cycle":
+        return "waits in a cycle over groups"
+    if not node.odd:
+        joined, size = len(node.joined), len(scene.groups[node.group].ranks)
+        return f"another collective: {joined} of {size} ranks joined it"
+    return {
+        "operation": "another collective",
+        "sizes": "other sizes",
+        "dtypes": "other dtypes",
+    }[difference(scene, node)]
+
+
+def difference(scene: Scene, node: Node) -> str:
+    """In what the sides at this place differ."""
+    ops = [op for _, op, _ in sides(scene, node)]
+    if len({o.op for o in ops}) > 1:
+        return "operation"
+    return "dtypes" if len({o.dtypes for o in ops}) > 1 and _same_sizes(ops) else "sizes"
+
+
+def _same_sizes(ops: list[Collective]) -> bool:
+    return len({(o.in_sizes, o.out_sizes) for o in ops}) == 1
+
+
+def sides(scene: Scene, node: Node) -> list[tuple[str, Collective, tuple[int, ...]]]:
+    """Each operation posted at this place of the group with its ranks, most ranks first."""
+    found: dict[Signature, tuple[Collective, list[int]]] = {}
+    for rank in scene.groups[node.group].ranks:
+        standing = scene.standings.get(rank)
+        head = standing.heads.get(node.group) if standing and not standing.stale else None
+        for op in (*head.pending, *head.recent) if head else ():
+            if op.seq == node.op.seq and op.peer is None:
+                found.setdefault(signature(op), (op, []))[1].append(rank)
+                break
+    ordered = sorted(found.values(), key=lambda side: (-len(side[1]), side[1]))
+    return [(show(op), op, tuple(ranks)) for op, ranks in ordered]
+
+
+def _idle_roots(
+    scene: Scene, graph: Graph, ranks: list[int], dead: dict[int, str]
+) -> tuple[WaitRoot, ...]:
+    """Ranks that are in no collective while others wait for them."""
+    roots: list[WaitRoot] = []
+    for rank in ranks[:ROOTS_KEPT]:
+        direct = [graph.nodes[n] for n in sorted(graph.back[-1 - rank])]
+        node = max(direct, key=lambda n: (len(n.joined), -n.group))
+        roots.append(
+            WaitRoot(
+                rank=rank,
+                group=scene.groups[node.group],
+                seq=node.op.seq if node.op.peer is None else None,
+                doing=_idle_doing(scene, rank, dead),
+                waiters=len(_reached(graph, [-1 - rank])),
+            )
+        )
+    return tuple(roots)
+
+
+def _idle_doing(scene: Scene, rank: int, dead: dict[int, str]) -> str:
+    standing = scene.standings.get(rank)
+    if standing is None:
+        return f"dead: {dead[rank]}" if dead.get(rank) else "dead"
+    recent = [(op.order, h, op) for h in standing.heads.values() for op in h.recent[-1:]]
+    if not recent:
+        return "no collective" if any(r.entries for r in standing.records) else "no collective yet"
+    _, head, op = max(recent, key=lambda row: row[0])
+    return f"no collective; last finished {show(op)} #{op.seq} on {label(head.group)}"
+
+
+def label(group: object) -> str:
+    """How a group is called on the screen."""
+    desc, name = getattr(group, "desc", ""), getattr(group, "name", "")
+    return desc or name
+
+
+def _reached(graph: Graph, start: list[Vertex]) -> set[int]:
+    """Ranks that wait for these places, directly or through others."""
+    seen: set[Vertex] = set(start)
+    queue = list(start)
+    ranks: set[int] = set()
+    while queue:
+        for number in graph.back.get(queue.pop(), ()):
+            if number not in seen:
+                seen.add(number)
+                queue.append(number)
+                ranks |= graph.nodes[number].joined
+    return ranks
+
+
+def _weight(graph: Graph, node: Node) -> tuple[int, int]:
+    number = graph.place[next(iter(node.joined))]
+    return len(_reached(graph, [number]) | node.joined), -node.group
+
+
+def _wait(
+    state: str, scene: Scene, graph: Graph, roots: tuple[WaitRoot, ...], node: Node | None
+) -> Wait:
+    """Fill in what the screen says beside the roots."""
+    blamed = {r.rank for r in roots}
+    waiters = sorted({r for n in graph.nodes for r in n.joined} - blamed)
+    main = node if node and not roots else _main_waiting(graph, blamed) or node
+    shown = sides(scene, node) if node and (node.odd or node.tied) else []
+    first = roots[0] if roots else None
+    created = [
+        op.enqueued_at
+        for n in graph.nodes
+        for r in n.joined - blamed
+        if (op := _own_op(scene, r, n)).enqueued_at is not None
+    ]
+    return Wait(
+        state=state,
+        group=first.group if first else (scene.groups[main.group] if main else None),
+        seq=first.seq if first else (main.op.seq if main else None),
+        operation=show(main.op) if main else None,
+        mismatch=_mismatch(scene, node, state),
+        roots=roots,
+        waiters=tuple(waiters),
+        unobserved=tuple(sorted(scene.unobserved)),
+        observed=sum(not s.stale for s in scene.standings.values()),
+        world_size=scene.world_size,
+        sources=("flight recorder",) if scene.standings else (),
+        since=min((t for t in created if t), default=None),
+        confidence_notes=tuple(_notes(scene)),
+        sides=tuple((text, ranks) for text, _, ranks in shown),
+    )
+
+
+def _mismatch(scene: Scene, node: Node | None, state: str) -> str | None:
+    if state not in ("mismatch", "tie") or node is None:
+        return None
+    return difference(scene, node) if node.odd or node.tied else "operation"
+
+
+def _main_waiting(graph: Graph, blamed: set[int]) -> Node | None:
+    """The place where most ranks wait."""
+    waiting = [n for n in graph.nodes if n.joined - blamed]
+    return max(waiting, key=lambda n: (len(n.joined - blamed), -n.group, -n.op.seq), default=None)
+
+
+def _notes(scene: Scene) -> Iterator[str]:
+    yield from scene.notes
+    if scene.unobserved:
+        yield f"{len(scene.unobserved)} ranks have no dump"
+    if scene.gloo:
+        yield "gloo: a finished operation may have failed, send and recv are not recorded"
+
+
+def show(op: Collective) -> str:
+    """`_reduce_scatter_base` of 16000 elements -> `reduce_scatter [16000]`."""
+    name = op.op.removesuffix("_base").lstrip("_")
+    sizes = op.in_sizes or op.out_sizes
+    if not sizes:
+        return name
+    dims = "x".join(str(n) for n in sizes[0]) or "1"
+    more = f" and {len(sizes) - 1} more" if len(sizes) > 1 else ""
+    return f"{name} [{dims}{more}]"
+
+
+def _components(graph: Graph) -> list[list[int]]:
+    """Strongly connected components of the nodes, without recursion (Tarjan)."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    on_stack: set[int] = set()
+    stack: list[int] = []
+    found: list[list[int]] = []
+    for start in range(len(graph.nodes)):
+        if start in index:
+            continue
+        work: list[tuple[int, Iterator[int]]] = [(start, _next(graph, start))]
+        index[start] = low[start] = len(index)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            vertex, children = work[-1]
+            child = next(children, None)
+            if child is None:
+                work.pop()
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[vertex])
+                if low[vertex] == index[vertex]:
+                    found.append(_pop(stack, on_stack, vertex))
+            elif child not in index:
+                index[child] = low[child] = len(index)
+                stack.append(child)
+                on_stack.add(child)
+                work.append((child, _next(graph, child)))
+            elif child in on_stack:
+                low[vertex] = min(low[vertex], index[child])
+    return found
+
+
+def _next(graph: Graph, vertex: int) -> Iterator[int]:
+    return iter(sorted(v for v in graph.edges[vertex] if v >= 0))
+
+
+def _pop(stack: list[int], on_stack: set[int], vertex: int) -> list[int]:
+    component: list[int] = []
+    while True:
+        top = stack.pop()
+        on_stack.discard(top)
+        component.append(top)
+        if top == vertex:
+            return sorted(component)

@@ -1,0 +1,242 @@
+"""Where every rank stands: dumps -> one standing a rank, groups with their real members.
+
+The raw material of the wait-for graph. Nothing here depends on the order of the facts.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
+
+Signature = tuple[str, tuple[int, ...], tuple[int, ...], tuple[str, ...]]
+
+UNEVEN = ("all_to_all", "alltoall")
+"""Sizes may differ from rank to rank by right."""
+
+
+@dataclass(slots=True)
+class Standing:
+    """One rank: what it has posted and what it waits in. Mutable while it is being built."""
+
+    rank: int
+    records: list[RankRecord]
+    """One, or two: a process has one recorder for NCCL and one for Gloo."""
+    heads: dict[int, GroupHead] = field(default_factory=dict)
+    """By number of the group."""
+    at: tuple[int, Collective] | None = None
+    """Group number and oldest unfinished operation in program order; None: in no collective."""
+    batch: tuple[Collective, ...] = ()
+    """Point-to-point: all operations of the batch it is at."""
+    stale: bool = False
+    """Its dump is older than what its peers have finished: it tells nothing."""
+
+
+@dataclass(slots=True)
+class Node:
+    """Ranks that are at the same operation, and whom they wait for."""
+
+    group: int
+    op: Collective
+    signature: Signature
+    joined: set[int] = field(default_factory=set)
+    waits: set[int] = field(default_factory=set)
+    """Observed ranks."""
+    unseen: set[int] = field(default_factory=set)
+    """Members without a dump that it may wait for."""
+    finished: set[int] = field(default_factory=set)
+    """Members that have finished it."""
+    odd: bool = False
+    """The minority of a mismatch."""
+    tied: bool = False
+    mirror: set[int] = field(default_factory=set)
+    """Ranks that posted another signature in its place."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """Everything that the graph looks at."""
+
+    groups: list[Group]
+    standings: dict[int, Standing]
+    unobserved: set[int]
+    notes: list[str]
+    world_size: int | None
+    gloo: set[int]
+    """Groups that run on Gloo: there `finished` may mean `failed`."""
+    guessed: set[int]
+    """Groups whose members no dump tells."""
+
+
+def signature(op: Collective) -> Signature:
+    """What must be equal on every rank: operation, numbers of elements, dtypes.
+
+    Shapes are compared by their number of elements, as the library sees them. Rooted operations
+    have input or output on the root only, all-to-all may be uneven.
+    """
+    ins = tuple(math.prod(dims) for dims in op.in_sizes)
+    outs = tuple(math.prod(dims) for dims in op.out_sizes)
+    if any(word in op.op for word in UNEVEN):
+        ins = outs = ()
+    elif op.op.startswith("gather"):
+        outs = ()
+    elif op.op.startswith("scatter"):
+        ins = ()
+    return op.op, ins, outs, op.dtypes
+
+
+def one_sided(op: Collective) -> bool:
+    """Whether one rank may finish although others have not come: its end proves nothing."""
+    return op.op.lstrip("_").startswith(("broadcast", "gather", "scatter", "send", "recv")) or (
+        op.op.lstrip("_").startswith("reduce") and "scatter" not in op.op
+    )
+
+
+def build(
+    records: Iterable[RankRecord], heads: Iterable[GroupHead], world_size: int | None
+) -> Scene:
+    """Choose one dump a rank, number the groups, find each rank's place."""
+    notes: list[str] = []
+    chosen = _newest(records, notes)
+    path_to_record = {(r.rank, r.path): r for rows in chosen.values() for r in rows}
+    kept = sorted(
+        (h for h in heads if (h.rank, h.path) in path_to_record),
+        key=lambda h: (h.rank, h.group.name, h.group.desc, h.path),
+    )
+    on_gloo = {id(h) for h in kept if path_to_record[h.rank, h.path].backend == "gloo"}
+    groups, number_of, guessed = _number_groups(kept, on_gloo, world_size)
+    standings = {rank: Standing(rank=rank, records=rows) for rank, rows in chosen.items()}
+    for head in kept:
+        standings[head.rank].heads[number_of[id(head)]] = head
+    for standing in standings.values():
+        _place(standing)
+    members = {rank for group in groups for rank in group.ranks}
+    if world_size:
+        members |= set(range(world_size))
+    elif members:
+        world_size = max(members | set(chosen)) + 1
+    scene = Scene(
+        groups=groups,
+        standings=dict(sorted(standings.items())),
+        unobserved=members - set(chosen),
+        notes=notes,
+        world_size=world_size,
+        gloo={number_of[i] for i in on_gloo},
+        guessed=guessed,
+    )
+    _note_wrapped(scene)
+    return scene
+
+
+def _newest(records: Iterable[RankRecord], notes: list[str]) -> dict[int, list[RankRecord]]:
+    """The newest dump of each rank and recorder; of equally new ones the fullest, with frames."""
+    chosen: dict[int, dict[bool, RankRecord]] = {}
+    twice: set[int] = set()
+    for record in sorted(records, key=_newness):
+        own = chosen.setdefault(record.rank, {})
+        old = own.get(record.backend == "gloo")
+        if old is not None and old.last_created_at != record.last_created_at:
+            twice.add(record.rank)
+        own[record.backend == "gloo"] = record
+    if twice:
+        notes.append(f"{len(twice)} ranks have several dumps: the newest of each was read")
+    versions = {r.library for own in chosen.values() for r in own.values() if r.library}
+    if len(versions) > 1:
+        notes.append(f"library versions differ between dumps: {', '.join(sorted(versions)[:4])}")
+    return {rank: [own[k] for k in sorted(own)] for rank, own in chosen.items()}
+
+
+def _newness(record: RankRecord) -> tuple[float, int, bool, str]:
+    created = record.last_created_at.timestamp() if record.last_created_at else 0.0
+    return created, record.entries, not record.path.endswith(".json"), record.path
+
+
+def _number_groups(
+    heads: list[GroupHead], on_gloo: set[int], world_size: int | None
+) -> tuple[list[Group], dict[int, int], set[int]]:
+    """Identity is backend, name and members. Members that no dump tells are worked out."""
+    by_object: dict[tuple[int, bool], int] = {}
+    by_identity: dict[tuple[bool, str, tuple[int, ...]], int] = {}
+    groups: list[Group] = []
+    unknown: dict[tuple[bool, str, str], list[GroupHead]] = defaultdict(list)
+    number_of: dict[int, int] = {}
+    for head in heads:
+        group, gloo = head.group, id(head) in on_gloo
+        if not group.ranks:
+            unknown[gloo, group.name, group.desc].append(head)
+            continue
+        number = by_object.get((id(group), gloo))
+        if number is None:
+            number = by_identity.setdefault((gloo, group.name, group.ranks), len(groups))
+            if number == len(groups):
+                groups.append(group)
+            by_object[id(group), gloo] = number
+        number_of[id(head)] = number
+    guessed: set[int] = set()
+    for (gloo, name, desc), rows in sorted(unknown.items()):
+        users = {h.rank for h in rows}
+        fitting = [n for (g, m, _), n in by_identity.items() if (g, m) == (gloo, name)]
+        fitting = [n for n in fitting if users <= set(groups[n].ranks)]
+        number = fitting[0] if len(fitting) == 1 else len(groups)
+        if number == len(groups):
+            groups.append(Group(name=name, desc=desc, ranks=_guess(name, desc, rows, world_size)))
+            if name != "0" and desc != "default_pg":
+                guessed.add(number)
+        number_of.update({id(head): number for head in rows})
+    return groups, number_of, guessed
+
+
+def _guess(name: str, desc: str, rows: list[GroupHead], world_size: int | None) -> tuple[int, ...]:
+    """Who uses the group is a member; an all_gather tells the size of the default group."""
+    users = {h.rank for h in rows}
+    if name == "0" or desc == "default_pg":
+        told = max((_fan(op) for h in rows for op in (*h.pending, *h.recent)), default=0)
+        size = max(world_size or 0, told, max(users) + 1)
+        if size <= 1 << 20:
+            users |= set(range(size))
+    return tuple(sorted(users))
+
+
+def _fan(op: Collective) -> int:
+    """Ranks of an all_gather: its output over its input."""
+    if op.op not in ("all_gather", "_all_gather_base", "all_gather_into_tensor"):
+        return 0
+    ins = sum(math.prod(d) for d in op.in_sizes)
+    outs = sum(math.prod(d) for d in op.out_sizes)
+    return outs // ins if ins and outs % ins == 0 else 0
+
+
+def _place(standing: Standing) -> None:
+    """Oldest unfinished operation over all groups: later ones are run-ahead."""
+    two = len(standing.records) > 1  # two recorders count apart: there only the clock orders
+    pending = [
+        (op.enqueued_at.timestamp() if two and op.enqueued_at else 0.0, op.order, n, op)
+        for n, head in standing.heads.items()
+        for op in head.pending
+    ]
+    if not pending:
+        return
+    _, _, number, op = min(pending, key=lambda row: row[:3])
+    standing.at = (number, op)
+    if op.peer is not None:
+        head = standing.heads[number]
+        standing.batch = tuple(
+            p for p in head.pending if p.seq == op.seq and p.peer is not None
+        ) or (op,)
+
+
+def _note_wrapped(scene: Scene) -> None:
+    """A ring that wrapped may have lost the operation that hangs: pg_status would still tell."""
+    lost = [
+        s.rank
+        for s in scene.standings.values()
+        if any(r.wrapped for r in s.records)
+        and s.at is None
+        and any(
+            not h.posted and (h.last_enqueued or -1) > (h.last_completed or -1)
+            for h in s.heads.values()
+        )
+    ]
+    if lost:
+        scene.notes.append(f"ring wrapped on {len(lost)} ranks: what they wait in was overwritten")

@@ -1,0 +1,242 @@
+"""Who waits for whom: facts about collectives -> Wait. A pure function.
+
+A node of the graph is one operation of one group with one signature, and holds the ranks that are
+at it (their oldest unfinished operation). It waits for the members that have not posted it, posted
+something else in its place, or are still at an older operation. Who is waited for and waits for
+nobody is the root. Cost: the sum of the sizes of the groups in which somebody waits.
+
+    from sluggish.correlate.waitgraph import wait_for
+    wait = wait_for(records, heads)          # facts of sluggish.probes.flight_recorder
+    wait.state, [root.rank for root in wait.roots]
+
+The rules of reading are in docs/who-waits.md.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from sluggish.correlate._answer import answer
+from sluggish.correlate._standing import (
+    Node,
+    Scene,
+    Signature,
+    Standing,
+    build,
+    one_sided,
+    signature,
+)
+from sluggish.facts.collective import Collective, GroupHead, RankRecord, Wait
+
+MOVING_S = 1.0  # younger when the dump was written: the job may simply be running
+NODES_KEPT = 64  # places in one group; a hung group has two or three, a running one may have many
+
+
+def wait_for(
+    records: Iterable[RankRecord],
+    heads: Iterable[GroupHead],
+    *,
+    world_size: int | None = None,
+    dead: Mapping[int, str] | None = None,
+) -> Wait:
+    """The state of a job's collectives and who is to blame.
+
+    `dead` names ranks whose process has ended by other evidence (exit record, OOM kill): without
+    it a rank that left no dump is `unobserved` and never a root.
+    """
+    scene = build(records, heads, world_size)
+    _set_moving_aside(scene)
+    nodes = _nodes(scene)
+    _find_waits(scene, nodes)
+    _settle_mismatches(scene, nodes)
+    return answer(scene, nodes, dict(dead or {}))
+
+
+def _set_moving_aside(scene: Scene) -> None:
+    """Operations that were a second old when the dump was written do not hang."""
+    ages = [
+        (s.records[0].taken_at - s.at[1].enqueued_at).total_seconds()
+        for s in scene.standings.values()
+        if s.at and s.at[1].enqueued_at and s.records[0].taken_at
+    ]
+    waiting = [s for s in scene.standings.values() if s.at]
+    if waiting and len(ages) == len(waiting) and all(0 <= age < MOVING_S for age in ages):
+        for standing in waiting:
+            standing.at, standing.batch = None, ()
+        scene.notes.append("operations were pending for less than a second: the job moves")
+
+
+def _nodes(scene: Scene) -> dict[tuple[object, ...], Node]:
+    """Occupied places, in an order that does not depend on files."""
+    nodes: dict[tuple[object, ...], Node] = {}
+    for standing in scene.standings.values():
+        if standing.at is None:
+            continue
+        number, op = standing.at
+        key = _key(number, op, standing.rank)
+        node = nodes.get(key)
+        if node is None:
+            node = nodes[key] = Node(group=number, op=op, signature=signature(op))
+        node.joined.add(standing.rank)
+    return nodes
+
+
+def _key(number: int, op: Collective, rank: int) -> tuple[object, ...]:
+    if op.peer is not None:
+        return ("p2p", number, op.seq, rank)
+    return ("all", number, op.seq, signature(op))
+
+
+def _find_waits(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
+    by_group: dict[int, list[Node]] = defaultdict(list)
+    for node in nodes.values():
+        if node.op.peer is not None:
+            _wait_on_peers(scene, node)
+        else:
+            by_group[node.group].append(node)
+    for number, here in sorted(by_group.items()):
+        here.sort(key=lambda n: n.op.seq)
+        if len(here) > NODES_KEPT:
+            scene.notes.append(
+                f"group {scene.groups[number].name} is at {len(here)} places: moving"
+            )
+        for node in here[:NODES_KEPT]:
+            _wait_on_members(scene, node)
+    _drop_stale(scene, nodes)
+
+
+def _wait_on_members(scene: Scene, node: Node) -> None:
+    """Members that did not post it, posted another in its place, or are held up elsewhere."""
+    seq = node.op.seq
+    for rank in scene.groups[node.group].ranks:
+        if rank in node.joined:
+            continue
+        standing = scene.standings.get(rank)
+        if standing is None:
+            node.unseen.add(rank)
+            continue
+        head = standing.heads.get(node.group)
+        if head is None or not _posted(standing, head, seq):
+            node.waits.add(rank)
+            continue
+        own = next((op for op in head.pending if op.seq == seq and op.peer is None), None)
+        if own is None:
+            if head.last_completed is not None and head.last_completed >= seq:
+                node.finished.add(rank)  # else it is posted, out of the ring or far in the queue
+        elif signature(own) != node.signature:
+            node.waits.add(rank)
+            node.mirror.add(rank)
+        else:
+            node.waits.add(rank)  # posted, but at an older operation elsewhere
+
+
+def _posted(standing: Standing, head: GroupHead, seq: int) -> bool:
+    if head.last_enqueued is None:  # the group has left the ring long ago
+        return False
+    return head.last_enqueued >= seq
+
+
+def _wait_on_peers(scene: Scene, node: Node) -> None:
+    """Each send waits for its recv and the other way round, pair by pair."""
+    (rank,) = node.joined
+    for op in scene.standings[rank].batch:
+        peer = op.peer
+        if peer is None or peer == rank:
+            continue
+        standing = scene.standings.get(peer)
+        if standing is None:
+            node.unseen.add(peer)
+        elif not _mirrored(standing, node.group, op):
+            node.waits.add(peer)
+
+
+def _mirrored(peer: Standing, number: int, op: Collective) -> bool:
+    """Whether the peer posted the other half and is not held up before it."""
+    head = peer.heads.get(number)
+    if head is None:
+        return False
+    text = mirror(op.op)
+    pending = [p for p in head.pending if p.op == text]
+    counted = dict(head.posted).get(text)
+    if op.nth is not None and (counted is not None or head.posted):
+        if (counted or 0) < op.nth:
+            return False
+        mine = next((p for p in pending if p.nth == op.nth), None)
+    else:  # the ring has wrapped: halves meet in order, so the oldest pending one is the other half
+        mine = pending[0] if pending else None
+        if mine is None:
+            return False
+    return mine is None or peer.at is None or mine in peer.batch
+
+
+def mirror(text: str) -> str:
+    """`send 1->2` <-> `recv 2<-1` (group ranks)."""
+    if text.startswith("send "):
+        a, _, b = text[5:].partition("->")
+        return f"recv {b}<-{a}"
+    a, _, b = text[5:].partition("<-")
+    return f"send {b}->{a}"
+
+
+def _drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
+    """Nobody finishes an all-reduce before all have posted it: then some dump is an older one."""
+    stale: set[int] = set()
+    for node in nodes.values():
+        if node.op.peer is None and not one_sided(node.op) and node.group not in scene.gloo:
+            if not node.finished:
+                continue
+            group_waits = {
+                r
+                for r in node.waits
+                if (head := scene.standings[r].heads.get(node.group)) is None
+                or not _posted(scene.standings[r], head, node.op.seq)
+            }
+            stale |= group_waits
+    if not stale:
+        return
+    scene.notes.append(
+        f"{len(stale)} dumps are older than what their peers have finished: set aside"
+    )
+    for node in nodes.values():
+        node.waits -= stale
+        node.unseen |= {r for r in stale if r in scene.groups[node.group].ranks} - node.joined
+    for rank in stale:
+        standing = scene.standings[rank]
+        standing.stale = True
+        scene.unobserved.add(rank)
+    for key in [k for k, n in nodes.items() if n.joined <= stale]:
+        del nodes[key]
+
+
+def _settle_mismatches(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
+    """Most ranks are right: the minority does not wait for the majority. A tie has no majority."""
+    places: dict[tuple[int, int], list[Node]] = defaultdict(list)
+    for node in nodes.values():
+        if node.op.peer is None:
+            places[node.group, node.op.seq].append(node)
+    for (number, seq), here in sorted(places.items(), key=lambda item: item[0]):
+        votes = _votes(scene, number, seq)
+        if len(votes) < 2:
+            continue
+        ranked = sorted(votes.items(), key=lambda vote: -len(vote[1]))
+        unseen = len(set(scene.groups[number].ranks) & scene.unobserved)
+        clear = len(ranked[0][1]) > len(ranked[1][1]) + unseen  # who was not seen may vote too
+        for node in here:
+            if not clear:
+                node.tied = True
+                node.waits -= node.mirror
+            elif node.signature != ranked[0][0]:
+                node.odd = True
+                node.waits -= node.mirror
+
+
+def _votes(scene: Scene, number: int, seq: int) -> dict[Signature, list[int]]:
+    """Signature -> ranks that posted it at this place of the group, in run-ahead too."""
+    votes: dict[Signature, list[int]] = defaultdict(list)
+    for rank in scene.groups[number].ranks:
+        standing = scene.standings.get(rank)
+        head = standing.heads.get(number) if standing and not standing.stale else None
+        for op in (*head.pending, *head.recent) if head else ():
+            if op.seq == seq and op.peer is None:
+                votes[signature(op)].append(rank)
+                break
+    return votes

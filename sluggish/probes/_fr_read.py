@@ -1,0 +1,382 @@
+"""The objects of a flight-recorder dump -> RankRecord and GroupHead, in a few passes of C speed.
+
+Formats 2.1 to 2.11, any backend's prefix. Keys and their meaning: pytorch
+`FlightRecorderDetail.hpp`; what Gloo records was seen with torch 2.13.
+"""
+
+import re
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
+from sluggish.facts.origin import Origin
+
+PENDING_KEPT = (
+    32  # operations a rank and group: a waiter may have queued a thousand behind the first
+)
+RECENT_KEPT = 3
+ARRIVALS_KEPT = 16
+MAX_RANK = 1 << 24
+
+_P2P = re.compile(r"(send|recv) (\d+)\s*(?:->|<-)\s*(\d+)\Z")  # `send 1->2`, `recv 2<-1`
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|/torch/")
+
+Entry = dict[str, Any]
+
+
+def read_dump(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | GroupHead]:
+    """Facts of one rank. ValueError where the objects are not those of a flight recorder."""
+    try:
+        return _read(dump, origin, rank)
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as what:
+        raise ValueError(
+            f"expected entries of a flight recorder: {type(what).__name__} {what}"
+        ) from None
+
+
+def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | GroupHead]:
+    told: Any = dump.get("entries") or []
+    if not isinstance(told, list):
+        raise ValueError("expected a list of entries")
+    entries: list[Entry] = told
+    _modernise(entries)
+    backend = _prefix(entries[-1]) if entries else ""
+    gloo = backend == "gloo"
+    ids: list[int] = [e["record_id"] for e in entries]
+    created: list[int] = [e["time_created_ns"] for e in entries]
+    wrapped = bool(ids) and min(ids) > 0
+    only_active = bool(ids) and max(ids) - min(ids) + 1 != len(ids)
+    groups = _groups(dump, entries)
+    status = _status(dump)
+    tops = _tops(entries, gloo)
+    pending = _pending(entries, gloo, only_active, status)
+    posted = _posted_texts(entries)
+    record = RankRecord(
+        rank=rank,
+        node=origin.node,
+        version=str(dump.get("version", "")),
+        backend=backend,
+        library=str(dump.get("comm_lib_version") or ""),
+        entries=len(entries),
+        wrapped=wrapped and not only_active,
+        timing=any(e.get("time_discovered_started_ns") for e in entries[-64:]),
+        taken_at=origin.taken_at,
+        last_created_at=_moment(int(max(created, default=0))),
+        path=origin.path,
+        only_active=only_active,
+    )
+    facts: list[RankRecord | GroupHead] = [record]
+    nth_lost = wrapped or only_active
+    for local, group in groups.items():
+        facts.append(
+            _head(rank, local, group, status, tops, pending, posted, nth_lost, origin.path)
+        )
+    return facts
+
+
+def _head(
+    rank: int,
+    local: Any,
+    group: Group,
+    status: dict[str, tuple[int, int]],
+    tops: dict[Any, "_Top"],
+    pending: dict[Any, list[Entry]],
+    posted: dict[Any, dict[str, int]],
+    nth_lost: bool,
+    path: str,
+) -> GroupHead:
+    top = tops.get(local, _Top())
+    enqueued, completed = top.enqueued, top.completed
+    texts = posted.get(local, {})
+    told = status.get(str(local)) if local is not None else None
+    if told is not None and not texts:  # p2p and collectives share these fields
+        enqueued = told[0] if enqueued is None else max(enqueued, told[0])
+        completed = told[1] if completed is None else max(completed, told[1])
+    return GroupHead(
+        rank=rank,
+        group=group,
+        last_enqueued=enqueued,
+        last_completed=completed,
+        pending=tuple(_collective(e, group, nth_lost) for e in pending.get(local, ())),
+        recent=tuple(_collective(e, group, nth_lost) for e in top.recent),
+        posted=() if nth_lost else tuple(sorted(texts.items())),
+        arrivals=_arrivals(top.recent_many),
+        path=path,
+    )
+
+
+class _Top:
+    """How far one group came in the ring: collectives only."""
+
+    __slots__ = ("completed", "enqueued", "recent", "recent_many")
+
+    def __init__(self) -> None:
+        self.enqueued: int | None = None
+        self.completed: int | None = None
+        self.recent: list[Entry] = []
+        self.recent_many: list[Entry] = []
+
+
+def _tops(entries: list[Entry], gloo: bool) -> dict[Any, _Top]:
+    """Per local group id: highest collective posted and finished, and the last finished ones."""
+    tops: dict[Any, _Top] = {}
+    posted = {e["pg_id"]: e["collective_seq_id"] for e in entries if not e["is_p2p"]}
+    for local, seq in posted.items():
+        top = tops.setdefault(local, _Top())
+        top.enqueued = int(seq)
+    missing = set(tops)
+    for e in reversed(entries):
+        if not missing:
+            break
+        if not finished(e, gloo) or e["is_p2p"] or e["pg_id"] not in missing:
+            continue
+        top = tops[e["pg_id"]]
+        if top.completed is None:
+            top.completed = int(e["collective_seq_id"])
+        top.recent_many.append(e)
+        if len(top.recent_many) >= ARRIVALS_KEPT:
+            missing.discard(e["pg_id"])
+    for top in tops.values():
+        top.recent_many.reverse()
+        top.recent = top.recent_many[-RECENT_KEPT:]
+    return tops
+
+
+def finished(e: Entry, gloo: bool) -> bool:
+    """Completed. On Gloo the state never moves, there `retired` tells (it may also mean failed)."""
+    return e["state"] == "completed" or (gloo and bool(e["retired"]))
+
+
+def _modernise(entries: list[Entry]) -> None:
+    """Give entries of older formats the keys that they lack; `is_p2p` came with 2.3."""
+    if not entries or ("is_p2p" in entries[0] and "collective_seq_id" in entries[0]):
+        return
+    for e in entries:
+        e.setdefault("is_p2p", bool(_P2P.search(e["profiling_name"])))
+        e.setdefault("collective_seq_id", e.get("seq_id", 0))
+        for key, value in (("p2p_seq_id", 0), ("pg_id", 0), ("retired", False)):
+            e.setdefault(key, value)
+        for key in ("input_sizes", "output_sizes"):
+            e.setdefault(key, [])
+
+
+def _pending(
+    entries: list[Entry], gloo: bool, only_active: bool, status: dict[str, tuple[int, int]]
+) -> dict[Any, list[Entry]]:
+    """Unfinished operations per local group id, in program order, coalesced ones folded."""
+    open_ = [e for e in entries if e["state"] != "completed" and not (gloo and e["retired"])]
+    if not open_:
+        return {}
+    open_.sort(key=lambda e: int(e["record_id"]))
+    closers = {
+        _batch(e): e
+        for e in entries
+        if e["profiling_name"].endswith("coalesced") and not e["input_sizes"]
+    }
+    inner = {_batch(e) for e in open_ if closers.get(_batch(e)) is not e}
+    found: dict[Any, list[Entry]] = {}
+    for e in open_:
+        closer = closers.get(_batch(e))
+        if closer is e and _batch(e) in inner:
+            continue  # the closing entry only carries the state of its inner ones
+        if closer is not None and closer is not e:
+            if finished(closer, gloo):
+                continue  # inner entries have no events: they stay "scheduled" for ever
+            e = {**e, "state": closer["state"]}
+        elif only_active and e["is_p2p"] and _behind(e, status):
+            continue  # its closing entry was finished, so this dump left it out
+        kept = found.setdefault(e["pg_id"], [])
+        if len(kept) < PENDING_KEPT or (closer is not None and _batch(kept[-1]) == _batch(e)):
+            kept.append(e)
+    return {local: _merge_coalesced(kept) for local, kept in found.items()}
+
+
+def _batch(e: Entry) -> tuple[Any, bool, Any]:
+    p2p = e["is_p2p"]
+    return e["pg_id"], p2p, e["p2p_seq_id"] if p2p else e["collective_seq_id"]
+
+
+def _behind(e: Entry, status: dict[str, tuple[int, int]]) -> bool:
+    told = status.get(str(e["pg_id"]))
+    return told is not None and int(e["p2p_seq_id"]) <= told[1]
+
+
+def _merge_coalesced(kept: list[Entry]) -> list[Entry]:
+    """Collectives of one sequence number become one entry with all their sizes."""
+    merged: list[Entry] = []
+    for e in kept:
+        last = merged[-1] if merged else None
+        if last is None or e["is_p2p"] or _batch(last) != _batch(e):
+            merged.append(e)
+            continue
+        names = last["profiling_name"].split(" + ")
+        if e["profiling_name"] not in names:
+            names.append(e["profiling_name"])
+        merged[-1] = {
+            **last,
+            "profiling_name": " + ".join(names),
+            "input_sizes": [*last["input_sizes"], *e["input_sizes"]],
+            "output_sizes": [*last["output_sizes"], *e["output_sizes"]],
+        }
+    return merged
+
+
+def _posted_texts(entries: list[Entry]) -> dict[Any, dict[str, int]]:
+    """Per local group id: each send and recv text and how often it stands in the ring."""
+    posted: dict[Any, dict[str, int]] = {}
+    for e in [e for e in entries if e["is_p2p"]]:
+        if not e["profiling_name"].endswith("coalesced"):
+            texts = posted.setdefault(e["pg_id"], {})
+            name = _bare(e["profiling_name"])
+            texts[name] = texts.get(name, 0) + 1
+            e["_nth"] = texts[name]
+    return posted
+
+
+def _collective(e: Entry, group: Group, nth_lost: bool) -> Collective:
+    name = _bare(e["profiling_name"])
+    p2p = e["is_p2p"]
+    dtypes = e.get("input_dtypes") or e.get("output_dtypes") or ()
+    nth = e.get("_nth")
+    return Collective(
+        seq=int(e["p2p_seq_id"] if p2p else e["collective_seq_id"]),
+        op=name,
+        in_sizes=_sizes(e["input_sizes"]),
+        out_sizes=_sizes(e["output_sizes"]),
+        dtypes=tuple(str(d) for d in dict.fromkeys(dtypes)),
+        state=str(e["state"]),
+        enqueued_at=_moment(int(e["time_created_ns"])),
+        frame=user_frame(e.get("frames") or ()),
+        order=int(e["record_id"]),
+        peer=_peer(name, group.ranks) if p2p else None,
+        nth=int(nth) if nth is not None and not nth_lost else None,
+    )
+
+
+def _sizes(sizes: Any) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(int(n) for n in dims) for dims in sizes)
+
+
+def _peer(name: str, ranks: tuple[int, ...]) -> int | None:
+    """Global rank of the other end: names carry group ranks (`send 1->2`: the second number)."""
+    found = _P2P.search(name)
+    if not found:
+        return None
+    index = int(found[3])
+    return ranks[index] if index < len(ranks) else (index if not ranks else None)
+
+
+def _arrivals(many: list[Entry]) -> tuple[int, ...]:
+    flat: list[int] = []
+    for e in many:
+        done = e.get("time_discovered_completed_ns") or 0
+        flat += (int(e["collective_seq_id"]), int(e["time_created_ns"]), int(done))
+    return tuple(flat)
+
+
+def user_frame(frames: Any) -> str | None:
+    """Innermost frame that is not of a library, else the innermost: `file:line in function`."""
+    first = None
+    for frame in frames:
+        if not isinstance(frame, dict):
+            return None
+        told = f"{frame.get('filename')}:{frame.get('line')} in {frame.get('name')}"
+        first = first or told
+        if not _LIBRARY.search(str(frame.get("filename"))):
+            return told
+    return first
+
+
+def _groups(dump: dict[str, Any], entries: list[Entry]) -> dict[Any, Group]:
+    """Local group id -> group. Only the entries join ids to names."""
+    config = dump.get("pg_config") or {}
+    if not isinstance(config, dict):
+        raise ValueError("expected pg_config to be a table")
+    named = {e["pg_id"]: e.get("process_group") for e in entries}
+    groups: dict[Any, Group] = {}
+    for local, told in named.items():
+        name, desc = (str(told[0]), str(told[1])) if told else (str(local), "")
+        row = config.get(name) or {}
+        groups[local] = make_group(name, desc or str(row.get("desc", "")), row.get("ranks"))
+    used = {g.name for g in groups.values()}
+    rest = [name for name in config if name not in used and name]
+    spare = [local for local in _status(dump) if not any(str(k) == local for k in groups)]
+    for name, local in _by_creation(rest, spare):
+        row = config[name]
+        groups[local] = make_group(str(name), str(row.get("desc", "")), row.get("ranks"))
+    return groups
+
+
+def _by_creation(names: list[Any], locals_: list[str]) -> list[tuple[Any, Any]]:
+    """Groups without an entry: local ids count creation on this rank, so do numbered names."""
+    numbered = all(str(n).isdecimal() for n in names) and all(i.isdecimal() for i in locals_)
+    if len(names) == len(locals_) and (numbered or len(names) == 1):
+        pairs = zip(sorted(names, key=lambda n: int(n) if numbered else 0), locals_, strict=True)
+        return [(name, int(local)) for name, local in pairs if local.isdecimal()]
+    return [(name, ("unjoined", name)) for name in names]
+
+
+def _status(dump: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """Local id -> (last enqueued, last completed). JSON writes the numbers as strings."""
+    told = dump.get("pg_status") or {}
+    if not isinstance(told, dict):
+        raise ValueError("expected pg_status to be a table")
+    rows = {
+        str(k): (
+            int(row.get("last_enqueued_collective", -1)),
+            int(row.get("last_completed_collective", -1)),
+        )
+        for k, row in told.items()
+    }
+    if all(k.isdecimal() for k in rows):
+        return dict(sorted(rows.items(), key=lambda item: int(item[0])))
+    return rows
+
+
+def make_group(name: str, desc: str, ranks: Any) -> Group:
+    """A group; ranks as the recorder writes them (`"[0, 1]"`) or as a list."""
+    if not isinstance(ranks, str):
+        ranks = str(list(ranks)) if isinstance(ranks, (list, tuple)) else ""
+    return _interned(name, "" if desc == "undefined" else desc, ranks)
+
+
+@lru_cache(maxsize=65536)
+def _interned(name: str, desc: str, ranks: str) -> Group:
+    """One object a group over all files: 8,192 ranks share one membership."""
+    return Group(name=name, desc=desc, ranks=_members(ranks))
+
+
+@lru_cache(maxsize=65536)
+def _members(ranks: str) -> tuple[int, ...]:
+    if not ranks.strip():
+        return ()
+    try:
+        members = msgspec.json.decode(ranks.encode(), type=list[int])
+    except (msgspec.MsgspecError, RecursionError):
+        raise ValueError("expected ranks as a list of numbers") from None
+    if any(not 0 <= r < MAX_RANK for r in members):
+        raise ValueError(f"expected ranks below {MAX_RANK}")
+    return tuple(members)
+
+
+@lru_cache(maxsize=4096)
+def _bare(name: str) -> str:
+    """`nccl:_reduce_scatter_base` -> `_reduce_scatter_base`, also of each merged one."""
+    return " + ".join(part.split(":", 1)[-1].lower() for part in name.split(" + "))
+
+
+def _prefix(e: Entry) -> str:
+    name = str(e["profiling_name"])
+    return name.split(":", 1)[0].lower() if ":" in name else ""
+
+
+def _moment(ns: int) -> datetime | None:
+    """Epoch nanoseconds, to the microsecond."""
+    if not 0 < ns < 253_402_300_799_000_000_000:
+        return None
+    return datetime.fromtimestamp(ns // 1_000_000_000, UTC).replace(
+        microsecond=ns // 1000 % 1_000_000
+    )
