@@ -14,7 +14,10 @@ class KernelSpan:
     lines: int
     from_boot: bool = False
     """True where the first line is the kernel's own first line."""
+    until: datetime | None = None
+    """When the log was read on the node: quiet up to here. None: known only to its last line."""
     source: str = ""
+    """Form of its stamps: `dmesg`, `dmesg -T`, `journal`, `syslog`, ..."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,8 @@ class PcieError:
     pci: str | None
     severity: str
     """corrected, nonfatal, fatal."""
+    count: int = 1
+    """Lines like it that followed within 5 s."""
     line: str = ""
 
 
@@ -146,6 +151,10 @@ class RankProcess:
     """(tid, wchan) of threads in state D."""
     memlock_bytes: int | None = None
     """Soft limit of locked memory; -1 unlimited."""
+    rank_source: str = ""
+    """Name of the variable that tells the rank: RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, ..."""
+    job_id: str | None = None
+    """From the cgroup's path (`job_48213`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

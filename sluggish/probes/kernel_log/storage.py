@@ -1,0 +1,90 @@
+"""Kernel lines of file systems and block devices that do not answer, or answer again.
+
+Sources: Linux `net/sunrpc/clnt.c`, `drivers/nvme/host`, `block/blk-core.c`, `fs/ext4`, `fs/xfs`,
+`net/ceph`, `fs/smb`; Lustre `lustre/ptlrpc`, `lustre/mgc`; GPFS and BeeGFS from public logs.
+"""
+
+import re
+
+from sluggish.facts.host import StorageEvent
+from sluggish.probes.kernel_log.context import Record
+
+NEEDLES = (
+    "nfs: server", "NFS: ", "nfs4", "rpcrdma:", "Lustre", "LNetError", "mmfs", "GPFS", "beegfs",
+    "nvme", "I/O error", "EXT4-fs", "XFS (", "fuse: ", "overlayfs: ", "libceph", "ceph: ",
+    "CIFS: ",
+)  # fmt: skip
+
+_FORMS = (
+    # nfs: server filer01 not responding, still trying | timed out | nfs: server filer01 OK
+    ("nfs", re.compile(r"^nfs: server (?P<server>\S{1,255}) (?:not responding|(?P<ok>OK)\b)")),
+    # NFS: nfs4_reclaim_open_state: Lock reclaim failed!   NFS: server filer error: fileid changed
+    ("nfs", re.compile(r"^NFS: .{0,80}(?:failed|error)")),
+    # rpcrdma: connection to 10.0.0.9:20049 closed (-103)
+    ("nfs", re.compile(r"^rpcrdma: connection to (?P<server>\S{1,64}?):?[0-9]{0,5} closed")),
+    # Lustre: fs-OST0001-osc-ff11: Connection to fs-OST0001 (at 10.0.0.1@o2ib) was lost; in
+    #   progress ...
+    ("lustre", re.compile(
+        r"^Lustre: .{0,200}?Connection (?:to (?P<server>\S{1,128}) .{0,80}was lost"
+        r"|(?P<ok>restored)(?: to (?P<server2>\S{1,128}))?)"
+    )),
+    # Lustre: 812:0:(client.c:2289:ptlrpc_expire_one_request()) @@@ Request sent has timed out for
+    #   slow reply
+    ("lustre", re.compile(r"^Lustre: .{0,120}@@@ Request sent has (?:timed out|failed)")),
+    # LustreError: 11-0: fs-OST0001-osc: operation ost_write to node ... failed: rc = -107
+    ("lustre", re.compile(r"^(?:LustreError|LNetError): ")),
+    # mmfs: [E] ... / GPFS: 6027-... [E] / mmfs: File system gpfs1 unmounted by the system ...
+    ("gpfs", re.compile(
+        r"(?:^|\b)(?:mmfs|GPFS)\S{0,12}: .{0,120}(?:\[[EX]\]|panic|unmounted|lost|expel|Stale"
+        r"|error)"
+    )),
+    # beegfs: ...: Communication error: Receive timed out from: beegfs-storage s01 [ID: 3]
+    ("beegfs", re.compile(
+        r"^beegfs: .{0,200}(?:(?P<ok>Connected|Reconnected)|timed out|[Ee]rror|not available"
+        r"|Retrying)"
+    )),
+    # nvme nvme0: I/O 12 QID 3 timeout, aborting
+    # nvme nvme0: controller is down; will reset: CSTS=...
+    ("nvme", re.compile(
+        r"^nvme (?P<server>nvme[0-9n]{1,8}): .{0,120}(?:timeout|controller is down"
+        r"|Removing after probe"
+        r"|Device not ready|frozen state error|Abort status)"
+    )),
+    # EXT4-fs error (device sda1): ext4_find_entry:1455: ...
+    # EXT4-fs (sda1): Remounting filesystem read-only
+    ("ext4", re.compile(r"^EXT4-fs (?:error|\(\S{1,64}\): (?:Remounting|I/O error|previous I/O))")),
+    # XFS (nvme0n1): log I/O error -5   XFS (nvme0n1): Filesystem has been shut down due to ...
+    ("xfs", re.compile(
+        r"^XFS \((?P<server>[^)]{1,64})\): .{0,80}(?:error|shut ?down|[Cc]orruption|deadlock in)"
+    )),
+    # I/O error, dev nvme0n1, sector 812 op 0x0:(READ)   blk_update_request: I/O error, dev sda, ...
+    ("block", re.compile(r"I/O error(?:,| on) dev (?P<server>[\w!/-]{1,64})")),
+    ("fuse", re.compile(r"^fuse: .{0,80}(?:abort|error|timed? ?out)")),
+    ("overlay", re.compile(r"^overlayfs: .{0,80}(?:failed|error)")),
+    # libceph: osd12 (1)10.0.0.1:6801 socket closed   libceph: mon0 ... session lost
+    # ceph: mds0 hung
+    ("other", re.compile(
+        r"^(?:libceph|ceph): .{0,120}(?:(?P<ok>session established|caps renewed|recovery completed)"
+        r"|session lost|socket (?:closed|error)|\bhung\b|caps (?:stale|lost))"
+    )),
+    # CIFS: VFS: \\server has not responded in 180 seconds. Reconnecting...
+    ("other", re.compile(r"^CIFS: .{0,120}(?:has not responded|reconnect)")),
+)  # fmt: skip
+
+
+def read(record: Record) -> StorageEvent | None:
+    """The fact of one storage line, or None: mounting and unmounting are not events."""
+    for kind, pattern in _FORMS:
+        found = pattern.search(record.text)
+        if not found:
+            continue
+        groups = found.groupdict()
+        return StorageEvent(
+            node=record.node,
+            at=record.at,
+            kind=kind,
+            recovered=bool(groups.get("ok")),
+            server=groups.get("server") or groups.get("server2"),
+            line=record.line,
+        )
+    return None
