@@ -23,6 +23,10 @@ class Job:
 
     id: str
     """Also `123_4` (array) and `123+0` (heterogeneous)."""
+    raw_id: str | None = None
+    """The plain number that Slurm keeps for it; differs from `id` for arrays and het jobs."""
+    source: str = ""
+    """`scontrol` or `sacct`. Several sacct jobs of one id are its runs, oldest first."""
     name: str | None = None
     user: str | None = None
     state: str | None = None
@@ -64,3 +68,13 @@ class NodeState:
     gpus: int | None = None
     real_memory_mib: int | None = None
     free_memory_mib: int | None = None
+
+
+def current(jobs: tuple[Job, ...]) -> Job | None:
+    """The run that the evidence is about: scontrol's record before sacct's, a later run before it.
+
+    sacct lists the runs of a requeued job oldest first; scontrol only knows the last.
+    """
+    ordered = [*(j for j in jobs if j.source == "sacct"), *(j for j in jobs if j.source != "sacct")]
+    alive = [job for job in ordered if job.state in ("RUNNING", "COMPLETING", "SUSPENDED")]
+    return next(reversed(alive or ordered), None)

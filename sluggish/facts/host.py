@@ -158,6 +158,38 @@ class RankProcess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessDelta:
+    """What a process did between the samples a and b; None where there was only one sample."""
+
+    node: str | None
+    pid: int
+    name: str = ""
+    cmdline: str = ""
+    role: str = "other"
+    """rank, worker (descends from a rank: loader, checkpoint writer), other."""
+    rank: int | None = None
+    """Its own rank, or the rank that it works for."""
+    seconds: float | None = None
+    cpu_rate: float | None = None
+    """Cores."""
+    cpu_s: float | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    rss_bytes: int | None = None
+    rss_growth_bytes: int | None = None
+    state: str | None = None
+    stuck: bool = False
+    """In D at the same place in both samples."""
+    wchan: str | None = None
+    kernel_stack: tuple[str, ...] = ()
+    open_files: tuple[str, ...] = ()
+    blocked_threads: tuple[tuple[int, str], ...] = ()
+    gone: bool = False
+    """In sample a and no more in b."""
+    job_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HostMemory:
     """/proc/meminfo in one sample, bytes."""
 

@@ -1,0 +1,91 @@
+"""Processes of the job's ranks, twice: state, what they wait on, CPU time, RSS, io, environment.
+
+The job's own user or root; milliseconds. Traps:
+- a name in `stat` may hold blanks and parentheses: it ends at the last `)`;
+- `wchan` reads 0 for a running process, and for everybody where the kernel hides it;
+- loader workers inherit RANK from their rank; the batch script carries SLURM_PROCID=0 too;
+  a torchrun agent's SLURM_PROCID counts nodes, its children have RANK;
+- `environ` is that of the start: what Python sets later does not show;
+- `stat` counts resident pages of 4 or 64 KiB, so RSS is taken from `status`;
+- foreign `environ`, `io`, `fd`, `stack` are denied: the fields stay empty.
+"""
+
+import re
+from collections.abc import Iterator
+
+from sluggish.facts.host import RankProcess
+from sluggish.facts.origin import Origin
+from sluggish.facts.sections import sections
+from sluggish.probes.rank_procs.proc_files import processes
+from sluggish.probes.rank_procs.ps_table import is_ps_header, table
+from sluggish.probes.rank_procs.whose import with_inheritance
+
+ID = "rank_procs"
+ENVIRONMENT = (
+    "RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT|"
+    "SLURM_PROCID|SLURM_LOCALID|SLURM_NODEID|SLURM_NTASKS|SLURM_JOB_ID|SLURM_STEP_ID|"
+    "SLURM_STEP_GPUS|SLURM_JOB_GPUS|SLURM_TOPOLOGY_ADDR|SLURM_RESTART_COUNT|"
+    "OMPI_COMM_WORLD_(RANK|LOCAL_RANK|SIZE)|PMI_(RANK|SIZE)|PMIX_RANK|CUDA_VISIBLE_DEVICES|"
+    "(NCCL|TORCH|UCX|FI|GLOO|TP|MLX5)_[A-Z0-9_]*|OMP_NUM_THREADS|LD_PRELOAD"
+)
+"""Allow-list: nothing else of an environment leaves the node."""
+COMMAND = (
+    """\
+n=0
+for p in /proc/[0-9]*; do
+  [ -r "$p/cgroup" ] || continue
+  if [ -n "$SLUGGISH_JOB" ]; then
+    grep -q "job_$SLUGGISH_JOB/" "$p/cgroup" 2>/dev/null || continue
+  else
+    tr '\\0' '\\n' < "$p/environ" 2>/dev/null | grep -Eq '^(RANK|SLURM_STEP_ID)=' || continue
+  fi
+  n=$((n + 1)); [ "$n" -gt 4096 ] && break
+  for f in stat status wchan io limits cgroup stack; do
+    [ -r "$p/$f" ] && echo "==> $p/$f <==" && cat "$p/$f" 2>/dev/null && echo
+  done
+  echo "==> $p/cmdline <=="; tr '\\0\\n' '  ' < "$p/cmdline"; echo
+  echo "==> $p/environ <=="
+  tr '\\n\\0' ' \\n' < "$p/environ" 2>/dev/null | grep -E '^("""
+    + ENVIRONMENT
+    + """)='
+  echo "==> $p/fd <=="; ls -l "$p/fd" 2>/dev/null | grep -F -- '-> /'
+  for t in "$p"/task/*; do
+    case $(cat "$t/stat" 2>/dev/null) in
+      *') D '*)
+        echo "==> $t/stat <=="; cat "$t/stat"
+        echo "==> $t/wchan <=="; cat "$t/wchan"; echo ;;
+    esac
+  done
+done
+echo "==> processes <=="; echo "$n"
+"""
+)
+FACTS: tuple[type, ...] = (RankProcess,)
+BINARY = False
+
+_SNIFF = re.compile(
+    rb"^==> /proc/\d{1,10}/(?:stat|status|wchan|io|cmdline|environ|fd|cgroup|limits) <==\r?$",
+    re.MULTILINE,
+)
+
+
+def sniff(head: bytes) -> bool:
+    """`/proc/PID` sections, or a table that `ps` printed."""
+    if _SNIFF.search(head):
+        return True
+    first = head[:4096].decode("utf-8", "replace").splitlines()[:5]
+    return any(is_ps_header(line) for line in first)
+
+
+def parse(text: str, origin: Origin) -> Iterator[RankProcess]:
+    """One RankProcess a process. None at all is legal only where the count says so."""
+    found = list(sections(text))
+    if any(name.startswith("/proc/") for name, _ in found):
+        listed = processes(found, origin)
+    elif ("processes", "0") in [(name, body.strip()) for name, body in found]:
+        return
+    else:
+        listed = table(text, origin)
+    if not listed:
+        raise ValueError("expected ==> /proc/PID/stat <== sections or a table of ps")
+    yield from with_inheritance(listed)

@@ -1,0 +1,1 @@
+"""Pure: what scontrol and sacct print -> Job, Step, NodeState. No clock, no process, no network."""

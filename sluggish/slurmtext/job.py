@@ -1,0 +1,142 @@
+"""`scontrol show job` and `scontrol show step`, multi-line or `-o`, Slurm 20.11 to 25.11."""
+
+import re
+from dataclasses import replace
+
+from sluggish.job import Job, Step
+from sluggish.slurmtext.fields import fields, gpus, nodes, number, records, seconds, when, word
+
+NOT_STARTED = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
+"""StartTime of these is a plan, not an event."""
+ALIVE = {"RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "STOPPED", "SIGNALING", "RESIZING"}
+"""EndTime of these is start + limit, not an event."""
+
+# `JobName=a NodeList=b UserId=alice(5001) GroupId=...`: a name may look like other fields
+_NAME = re.compile(
+    r" JobName=(.{0,1100}?)(?=\s{1,8}UserId=[^\s()]{1,64}\(\d{1,10}\)\s{1,8}GroupId=)", re.DOTALL
+)
+# `Command=/x/train.sh --cfg A=b WorkDir=/x`
+_COMMAND = re.compile(r"(?:^|\s)Command=(.{0,4000}?)(?=\s{1,8}WorkDir=)", re.DOTALL)
+_OWN_LINE = re.compile(r"^(Command|WorkDir|StdErr|StdIn|StdOut|Comment|AdminComment)=", re.ASCII)
+
+
+def jobs(text: str, utc_offset_s: int) -> tuple[Job, ...]:
+    """Every job record of the text, with the steps that are printed beside them.
+
+    Raises ValueError where there is no record, or a record without a state.
+    """
+    found = [_job(record, utc_offset_s) for record in records(_without_steps(text), "JobId=")]
+    if not found:
+        raise ValueError("expected records that begin with JobId=")
+    return tuple(_with_steps(job, steps(text, utc_offset_s)) for job in found)
+
+
+def steps(text: str, utc_offset_s: int) -> tuple[Step, ...]:
+    """Every `StepId=` record of `scontrol show step`."""
+    return tuple(_step(record, utc_offset_s) for record in records(text, "StepId="))
+
+
+def _without_steps(text: str) -> str:
+    """Cut the step records away, so that they do not become values of the job before them."""
+    kept: list[str] = []
+    keep = True
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped.startswith(("StepId=", "JobId=")):
+            keep = stripped.startswith("JobId=")
+        if keep:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _job(record: str, utc_offset_s: int) -> Job:
+    name, values = _values(record)
+    state = (word(values.get("JobState")) or "").split("+")[0].split(" ")[0]
+    raw_id = values.get("JobId", "").split(" ")[0]
+    if not state or not raw_id:
+        raise ValueError("expected JobId= and JobState= in every record")
+    num_nodes = number(values.get("NumNodes"))
+    return Job(
+        id=_id(values, raw_id),
+        raw_id=raw_id,
+        source="scontrol",
+        name=word(name),
+        user=(word(values.get("UserId")) or "").split("(")[0] or None,
+        state=state,
+        reason=word(values.get("Reason")),
+        nodes=nodes(values.get("NodeList")),
+        num_nodes=num_nodes,
+        num_tasks=number(values.get("NumTasks")),
+        gpus_per_node=_gpus_per_node(values, num_nodes),
+        submitted_at=when(values.get("SubmitTime"), utc_offset_s),
+        started_at=None if state in NOT_STARTED else when(values.get("StartTime"), utc_offset_s),
+        ended_at=None
+        if state in NOT_STARTED | ALIVE
+        else when(values.get("EndTime"), utc_offset_s),
+        time_limit_s=seconds(values.get("TimeLimit")),
+        exit_code=word(values.get("ExitCode")),
+        partition=word(values.get("Partition")),
+        requeue={"1": True, "0": False}.get(values.get("Requeue", "")),
+        restarts=number(values.get("Restarts")),
+        stdout_path=word(values.get("StdOut")),
+        stderr_path=word(values.get("StdErr")),
+        work_dir=word(values.get("WorkDir")),
+        command=word(values.get("Command")),
+    )
+
+
+def _values(record: str) -> tuple[str | None, dict[str, str]]:
+    """The job's name, and the other fields. Name and command may hold what looks like fields."""
+    name, rest = _cut(_NAME, record)
+    own = [line for line in rest.splitlines()[1:] if _OWN_LINE.match(line)]
+    command = None
+    if not own:
+        command, rest = _cut(_COMMAND, rest)
+    values = fields("\n".join(line for line in rest.splitlines() if line not in own))
+    for line in own:
+        key, _, value = line.partition("=")
+        values[key] = value
+    if command is not None:
+        values["Command"] = command
+    return name or values.get("JobName"), values
+
+
+def _cut(pattern: re.Pattern[str], record: str) -> tuple[str | None, str]:
+    """What the pattern holds, and the record without it."""
+    match = pattern.search(record)
+    return (match[1], record[: match.start()] + record[match.end() :]) if match else (None, record)
+
+
+def _id(values: dict[str, str], raw_id: str) -> str:
+    """As users write it: `3_2`, `6+1`; the pending tail of an array keeps the plain id."""
+    array, task = values.get("ArrayJobId"), values.get("ArrayTaskId", "")
+    if array and task.isascii() and task.isdigit():
+        return f"{array}_{task}"
+    het, offset = values.get("HetJobId"), values.get("HetJobOffset", "")
+    if het and offset.isascii() and offset.isdigit():
+        return f"{het}+{offset}"
+    return raw_id
+
+
+def _gpus_per_node(values: dict[str, str], num_nodes: int | None) -> int | None:
+    asked = gpus(values.get("TresPerNode")) or gpus(values.get("GRES"))
+    if asked:
+        return asked
+    total = gpus(values.get("AllocTRES")) or gpus(values.get("TRES")) or gpus(values.get("ReqTRES"))
+    return total // num_nodes if total and num_nodes and total % num_nodes == 0 else None
+
+
+def _step(record: str, utc_offset_s: int) -> Step:
+    values = fields(record)
+    return Step(
+        id=values.get("StepId", "").split(" ")[0],
+        name=word(values.get("Name")),
+        state=word(values.get("State")),
+        started_at=when(values.get("StartTime"), utc_offset_s),
+        nodes=nodes(values.get("NodeList")) or None,
+    )
+
+
+def _with_steps(job: Job, found: tuple[Step, ...]) -> Job:
+    own = tuple(step for step in found if step.id.partition(".")[0] in (job.id, job.raw_id))
+    return replace(job, steps=own) if own else job
