@@ -1,0 +1,274 @@
+"""Ordered advice: what to do, by whom, with which effect. Printed, never run.
+
+The texts are data (remedies.yaml); the guards are here. Commands are built from checked node names,
+job ids, integers and our own words only, never from the text of a log.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from sluggish.causes import Cause
+from sluggish.findings import Finding, Role
+from sluggish.hostlist import fold
+from sluggish.job import Job, NodeState
+from sluggish.text import is_node_name, safe
+from sluggish.verdict.model import Culprit, Remedy, Verdict
+
+JOB_ID = re.compile(r"\d{1,12}(?:_\d{1,9}|\+\d{1,9})?\Z")
+HCA = re.compile(r"[A-Za-z][A-Za-z0-9_]{1,31}\Z")
+_XID = re.compile(r"Xid (\d{1,4})\b")
+MOST_NODES = 3
+"""Repair commands are printed for this many nodes; the others need the same."""
+NEEDS_A_FIX = (Cause.RANK_DESYNC, Cause.APP_CRASH, Cause.CONFIG, Cause.MEMORY)
+"""A requeue without the fix ends the same way."""
+KEEPS_RUNNING = (Cause.PROGRESSING, Cause.STRAGGLER, Cause.NOT_RUNNING, Cause.UNKNOWN)
+WAITS = ("checkpoint", "image_import", "import_storm", "growth", "port_error", "link_degraded")
+"""Subtypes that may pass: ending the job is the user's choice, not the first step."""
+ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL",
+         "DEADLINE", "PREEMPTED", "COMPLETING", "PENDING", "REQUEUED")  # fmt: skip
+REBOOTS = ("off_bus", "missing", "driver_stuck", "gsp")
+"""A reset does not reach a GPU that left the bus, nor one whose driver hangs, whatever 154 says."""
+DOWN = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING")
+
+
+def remedies(
+    verdict: Verdict,
+    findings: Sequence[Finding],
+    job: Job | None,
+    node_states: Sequence[NodeState],
+    drain_nodes: Sequence[str],
+) -> tuple[Remedy, ...]:
+    """Keep new jobs off, end the job, repair, verify, housekeeping: in this order.
+
+    `drain_nodes` are those whose drain gate is open; no other node is drained, reset or rebooted.
+    """
+    drains = () if verdict.shared else tuple(n for n in drain_nodes if is_node_name(n))
+    drained = _drained(node_states)
+    job_id = job.id if job and JOB_ID.match(job.id) else None
+    steps = [
+        *_keep_off(verdict, findings, job_id, drains, drained, {s.node for s in node_states}),
+        *_first_look(verdict, job_id),
+        *_end(verdict, findings, job, job_id),
+        *_repair(verdict, findings, job_id, drains, drained),
+        *_housekeeping(findings),
+    ]
+    return tuple(_numbered(steps))
+
+
+def _numbered(steps: Iterable[dict[str, Any]]) -> Iterable[Remedy]:
+    for order, step in enumerate(steps, 1):
+        yield Remedy(
+            order=order,
+            title=step["title"],
+            commands=tuple(step.get("commands", ())),
+            effect=step.get("effect", ""),
+            disruptive=bool(step.get("disruptive")),
+            precondition=step.get("precondition"),
+            needs=step.get("needs", "job owner"),
+        )
+
+
+@cache
+def _texts() -> dict[str, dict[str, list[Any]]]:
+    return yaml.safe_load((files("sluggish") / "remedies.yaml").read_text("utf-8"))
+
+
+def _drained(states: Sequence[NodeState]) -> dict[str, str]:
+    """Nodes that somebody has already taken out, with the reason that must not be overwritten."""
+    return {
+        state.node: state.reason or ""
+        for state in states
+        if state.state.upper() in DOWN or any(flag.upper() in DOWN for flag in state.flags)
+    }
+
+
+def _keep_off(
+    verdict: Verdict,
+    findings: Sequence[Finding],
+    job_id: str | None,
+    drains: Sequence[str],
+    drained: dict[str, str],
+    known: set[str],
+) -> Iterable[dict[str, Any]]:
+    for node in drains:
+        if node in drained:
+            why = f" (reason: {safe(drained[node], 80)})" if drained[node] else ""
+            yield {
+                "title": f"{node} is already out of service{why}: leave that as it is",
+                "effect": "a second drain would overwrite the reason",
+                "needs": "nobody special",
+            }
+            continue
+        reason = drain_reason(verdict, findings, node, job_id)
+        stays = f" (does not stop job {job_id})" if job_id else ""
+        yield {
+            "title": f"keep new jobs off {node}{stays}",
+            "effect": "running jobs go on",
+            "commands": [f'scontrol update NodeName={node} State=DRAIN Reason="{reason}"'],
+            "precondition": None
+            if node in known
+            else f"scontrol show node {node} has no Reason yet; a second drain overwrites it",
+            "needs": "slurm administrator",
+        }
+
+
+def drain_reason(
+    verdict: Verdict, findings: Sequence[Finding], node: str, job_id: str | None
+) -> str:
+    """`sluggish: GPU-XID Xid79 gpu5 job=48213`: our words, integers and checked names only."""
+    head = next(
+        (f for f in findings if f.role is Role.ROOT and any(s.node == node for s in f.spots)), None
+    )
+    words = ["sluggish:", head.rule if head else str(verdict.cause)]
+    code = _XID.search(head.says) if head else None
+    if code:
+        words.append(f"Xid{int(code[1])}")
+    culprit = next((c for c in verdict.culprits if c.node == node), Culprit())
+    if culprit.gpu_index is not None:
+        words.append(f"gpu{culprit.gpu_index}")
+    if culprit.hca and HCA.match(culprit.hca):
+        words.append(culprit.hca)
+    return " ".join([*words, *[f"job={job_id}"] * bool(job_id)])
+
+
+def _first_look(verdict: Verdict, job_id: str | None) -> Iterable[dict[str, Any]]:
+    """Stacks go with the processes: where they would help, they come before the end of the job."""
+    if verdict.cause is Cause.RANK_DESYNC:
+        look = _texts()["unknown"]["default"][0]
+        yield _filled(look, job=job_id)
+
+
+def _end(
+    verdict: Verdict, findings: Sequence[Finding], job: Job | None, job_id: str | None
+) -> Iterable[dict[str, Any]]:
+    state = (job.state or "").upper() if job else ""
+    if verdict.cause in KEEPS_RUNNING or verdict.subtype in WAITS or state in ENDED:
+        return
+    nodes = _nodes_of(verdict.culprits)
+    again = bool(job and job.requeue) and verdict.cause not in NEEDS_A_FIX
+    saved = _last_checkpoint(findings)
+    if again:
+        yield {
+            "title": "end the job and let it start again",
+            "effect": f"runs the script from line 1{saved}; Slurm forgets this run's node list",
+            "commands": [f"scontrol requeue {job_id}"] if job_id else [],
+            "disruptive": True,
+        }
+        return
+    why = "; started again without the fix it ends the same way" * (verdict.cause in NEEDS_A_FIX)
+    out = verdict.cause in (Cause.GPU_FAULT, Cause.IB_FAULT, Cause.NODE_DOWN) and not verdict.shared
+    exclude = f", then start it again with --exclude={fold(nodes)}" if out and nodes else ""
+    yield {
+        "title": f"end the job{exclude}",
+        "effect": f"loses what was not saved{saved}{why}",
+        "commands": [f"scancel {job_id}"] if job_id else [],
+        "disruptive": True,
+    }
+
+
+def _last_checkpoint(findings: Sequence[Finding]) -> str:
+    told = next((f.says for f in findings if f.rule == "PROG-CKPT" and f.says), "")
+    return f" ({safe(told, 80)})" if told else ""
+
+
+def _nodes_of(culprits: Sequence[Culprit]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(c.node for c in culprits if c.node and is_node_name(c.node)))
+
+
+def _repair(
+    verdict: Verdict,
+    findings: Sequence[Finding],
+    job_id: str | None,
+    drains: Sequence[str],
+    drained: dict[str, str],
+) -> Iterable[dict[str, Any]]:
+    texts = _texts().get(verdict.cause, {})
+    steps = list(_steps(texts, _key(verdict, findings)))
+    steps += list(_steps(texts, "verify")) if drains else []
+    for step in steps:
+        if (step.get("disruptive") or step.get("drained_only")) and not drains:
+            continue
+        gated = step.get("disruptive") or step.get("drained_only")
+        nodes = drains if gated else (drains or _nodes_of(verdict.culprits))
+        resume = any("State=RESUME" in command for command in step.get("commands", ()))
+        nodes = [n for n in nodes if not (resume and n in drained)]
+        yield _for_nodes(step, nodes, verdict, findings, job_id)
+
+
+def _key(verdict: Verdict, findings: Sequence[Finding]) -> str:
+    """Which entry of the texts: shared before subtype, and for GPUs the catalogue's action."""
+    if verdict.shared and verdict.cause is Cause.IB_FAULT:
+        return "subnet_manager" if verdict.subtype == "subnet_manager" else "shared_fabric"
+    if verdict.cause is not Cause.GPU_FAULT:
+        return verdict.subtype or "default"
+    if verdict.shared:
+        return "check_fabric"
+    if verdict.subtype in REBOOTS:
+        return "reboot_node"
+    nodes = _nodes_of(verdict.culprits)
+    actions = (
+        f.action
+        for f in findings
+        if f.role is Role.ROOT and f.action and any(s.node in nodes for s in f.spots)
+    )
+    return next(actions, "default")
+
+
+def _steps(texts: dict[str, list[Any]], key: str) -> Iterable[dict[str, Any]]:
+    for step in texts.get(key, texts.get("default", []) if key != "verify" else []):
+        if isinstance(step, str):
+            yield from _steps(texts, step)
+        else:
+            yield step
+
+
+def _for_nodes(
+    step: dict[str, Any],
+    nodes: Sequence[str],
+    verdict: Verdict,
+    findings: Sequence[Finding],
+    job_id: str | None,
+) -> dict[str, Any]:
+    """The step with its commands for each node; a node beyond the first three is only counted."""
+    commands: list[str] = []
+    for node in nodes[:MOST_NODES] or (None,):
+        mine = [c for c in verdict.culprits if c.node == node] if node else []
+        gpu = next((c.gpu_index for c in mine if c.gpu_index is not None), None)
+        hca = next((c.hca for c in mine if c.hca and HCA.match(c.hca)), None)
+        reason = drain_reason(verdict, findings, node, job_id) if node else None
+        filled = _filled(step, node=node, gpu=gpu, hca=hca, job=job_id, reason=reason)
+        commands += [c for c in filled["commands"] if c not in commands]
+    more = len(nodes) - MOST_NODES
+    rest = f"; the same for {more} more nodes" if more > 0 else ""
+    return {**step, "commands": commands, "effect": step.get("effect", "") + rest}
+
+
+def _filled(step: dict[str, Any], **words: str | int | None) -> dict[str, Any]:
+    """The step with its templates filled; a command that lacks a word is left out."""
+    have = {key: value for key, value in words.items() if value is not None}
+    commands: list[str] = []
+    for template in step.get("commands", ()):
+        wanted = set(re.findall(r"\{(\w+)\}", template))
+        if wanted <= have.keys():
+            commands.append(template.format(**have))
+    return {**step, "commands": commands}
+
+
+def _housekeeping(findings: Sequence[Finding]) -> Iterable[dict[str, Any]]:
+    """What waits for an idle moment: never a drain, never urgent."""
+    places: dict[str, None] = {}
+    for finding in findings:
+        if finding.role is Role.HOUSEKEEPING and finding.action == "reset_gpu" and finding.node:
+            places[f"{safe(finding.node, 60)} {safe(finding.subject, 40)}"] = None
+    if places:
+        some = ", ".join(list(places)[:4]) + (f" and {len(places) - 4} more" * (len(places) > 4))
+        yield {
+            "title": f"housekeeping: reset at the next idle moment: {some}",
+            "effect": "applies a pending row remap; not urgent and not the cause",
+            "needs": "root",
+        }

@@ -1,0 +1,198 @@
+"""Advice is ordered and guarded: a drain line only through the gate, commands of checked words."""
+
+import re
+import shlex
+from dataclasses import replace
+from importlib.resources import files
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluggish.causes import SUBTYPES, Cause
+from sluggish.findings import Finding, Role, Spot, Strength
+from sluggish.job import Job, NodeState
+from sluggish.remedies import remedies
+from sluggish.report.json import Needs
+from sluggish.verdict.model import Culprit, Remedy, Verdict
+
+TEXTS = yaml.safe_load((files("sluggish") / "remedies.yaml").read_text("utf-8"))
+JOB = Job(id="48213", state="RUNNING", requeue=True)
+XID79 = Finding(
+    node="gpu-08",
+    subject="gpu 5",
+    role=Role.ROOT,
+    strength=Strength.DECISIVE,
+    rule="GPU-LOST",
+    says="Xid 79: GPU has fallen off the bus",
+    spots=(Spot(node="gpu-08", gpu_index=5),),
+    action="reboot_node",
+)
+GPU = Verdict(
+    cause=Cause.GPU_FAULT, subtype="off_bus", culprits=(Culprit(node="gpu-08", gpu_index=5),)
+)
+STATE = NodeState(node="gpu-08", state="MIXED")
+
+
+def commands(steps: tuple[Remedy, ...]) -> list[str]:
+    return [command for step in steps for command in step.commands]
+
+
+def test_a_lost_gpu_is_drained_requeued_rebooted_verified_in_this_order() -> None:
+    steps = remedies(GPU, (XID79,), JOB, (STATE,), ("gpu-08",))
+    assert commands(steps) == [
+        "scontrol update NodeName=gpu-08 State=DRAIN "
+        'Reason="sluggish: GPU-LOST Xid79 gpu5 job=48213"',
+        "scontrol requeue 48213",
+        "scontrol reboot ASAP nextstate=DOWN "
+        'reason="sluggish: GPU-LOST Xid79 gpu5 job=48213" gpu-08',
+        "ssh gpu-08 sudo dcgmi diag -r 3",
+        "scontrol update NodeName=gpu-08 State=RESUME",
+    ]
+    assert [step.order for step in steps] == [1, 2, 3, 4]
+    assert steps[0].needs == "slurm administrator"
+    assert steps[0].precondition is None
+
+
+def test_without_the_gate_no_node_is_drained_reset_or_rebooted() -> None:
+    text = "\n".join(commands(remedies(GPU, (XID79,), JOB, (STATE,), ())))
+    assert not re.search(r"DRAIN|reboot|gpu-reset|RESUME", text)
+
+
+def test_a_node_that_is_drained_already_keeps_its_reason() -> None:
+    drained = NodeState(node="gpu-08", state="MIXED", flags=("DRAIN",), reason="bad fan (root)")
+    steps = remedies(GPU, (XID79,), JOB, (drained,), ("gpu-08",))
+    assert not any("State=" in command for command in commands(steps))
+    assert "already out of service (reason: bad fan (root))" in steps[0].title
+
+
+def test_a_node_whose_state_was_not_read_asks_for_a_look_first() -> None:
+    steps = remedies(GPU, (XID79,), JOB, (), ("gpu-08",))
+    assert "has no Reason yet" in (steps[0].precondition or "")
+
+
+def test_a_shared_cause_has_no_drain_line_even_if_nodes_are_handed_in() -> None:
+    port = Verdict(cause=Cause.IB_FAULT, subtype="port_down", shared=True)
+    text = "\n".join(commands(remedies(port, (), JOB, (STATE,), ("gpu-08",))))
+    assert "DRAIN" not in text
+    assert "iblinkinfo" in text
+
+
+def test_a_job_that_may_not_be_requeued_is_cancelled_and_started_without_the_node() -> None:
+    steps = remedies(GPU, (XID79,), replace(JOB, requeue=False), (STATE,), ("gpu-08",))
+    end = next(step for step in steps if "scancel 48213" in step.commands)
+    assert "--exclude=gpu-08" in end.title
+
+
+def test_a_job_that_has_ended_is_not_ended_again() -> None:
+    steps = remedies(GPU, (XID79,), replace(JOB, state="FAILED"), (STATE,), ("gpu-08",))
+    assert not any(re.search("scancel|requeue", command) for command in commands(steps))
+
+
+def test_a_desync_is_cancelled_not_requeued_and_the_fix_is_told() -> None:
+    desync = Verdict(cause=Cause.RANK_DESYNC, subtype="collective_mismatch")
+    steps = remedies(desync, (), JOB, (STATE,), ("gpu-08",)[:0])
+    text = " ".join(f"{step.title} {step.effect}" for step in steps)
+    assert "scancel 48213" in commands(steps)
+    assert "scontrol requeue 48213" not in commands(steps)
+    assert "all-reduce MIN" in text
+    assert "Join covers neither FSDP nor a manual barrier" in text
+    assert "checkpoint inside the epoch" in text
+    titles = [step.title for step in steps]
+    assert titles[0].startswith("take the stacks")
+
+
+def test_contained_ecc_asks_for_a_restart_and_nothing_disruptive_on_the_node() -> None:
+    ecc = replace(GPU, subtype="ecc")
+    found = replace(XID79, rule="GPU-ECC", says="Xid 94: contained ECC", action="restart_app")
+    steps = remedies(ecc, (found,), JOB, (STATE,), ())
+    assert commands(steps) == ["scontrol requeue 48213"]
+    assert any("the next start may use the node" in step.title for step in steps)
+
+
+def test_a_polling_port_does_not_restart_openibd() -> None:
+    port = Verdict(
+        cause=Cause.IB_FAULT,
+        subtype="port_down",
+        culprits=(Culprit(node="gpu-07", hca="mlx5_5"),),
+    )
+    found = replace(XID79, node="gpu-07", rule="IB-PORT", says="port Down, Polling",
+                    spots=(Spot(node="gpu-07", hca="mlx5_5"),))  # fmt: skip
+    steps = remedies(port, (found,), JOB, (), ("gpu-07",))
+    assert any('Reason="sluggish: IB-PORT mlx5_5 job=48213"' in c for c in commands(steps))
+    assert not any("openibd" in command for command in commands(steps))
+    assert "ssh gpu-07 ibstat mlx5_5" in commands(steps)
+
+
+def test_a_job_that_progresses_needs_nothing() -> None:
+    assert remedies(Verdict(cause=Cause.PROGRESSING), (), JOB, (), ()) == ()
+
+
+def test_unknown_keeps_the_job_and_asks_for_stacks() -> None:
+    steps = remedies(Verdict(cause=Cause.UNKNOWN, subtype="hang"), (), JOB, (), ())
+    assert not any("scancel" in command for command in commands(steps))
+    assert any("py-spy dump" in command for command in commands(steps))
+
+
+def test_a_pending_remap_waits_for_an_idle_moment() -> None:
+    pending = replace(XID79, role=Role.HOUSEKEEPING, rule="GPU-REMAP", action="reset_gpu")
+    steps = remedies(Verdict(cause=Cause.UNKNOWN), (pending,), JOB, (), ())
+    assert steps[-1].title == "housekeeping: reset at the next idle moment: gpu-08 gpu 5"
+    assert steps[-1].commands == ()
+
+
+HOSTILE = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(["x; rm -rf /", "$(reboot)", "a`id`", "n1\nscancel 1", "-f", "gpu-08 && x"]),
+)
+
+
+@given(name=HOSTILE, says=HOSTILE, hca=HOSTILE, job=HOSTILE, cause=st.sampled_from(list(Cause)))
+def test_no_text_of_evidence_reaches_a_command(
+    name: str, says: str, hca: str, job: str, cause: Cause
+) -> None:
+    spot = Spot(node=name, hca=hca, gpu_pci=says)
+    culprit = Culprit(node=name, hca=hca, gpu_pci=says, gpu_index=1, doing=says)
+    found = replace(XID79, node=name, says=says, spots=(spot,), subject=says)
+    for subtype in SUBTYPES[cause]:
+        verdict = Verdict(cause=cause, subtype=subtype, culprits=(culprit,))
+        steps = remedies(verdict, (found,), Job(id=job, requeue=True), (), (name,))
+        for command in commands(steps):
+            assert re.fullmatch(r"[ -~]+", command)
+            calm = command.replace('sh -c "pgrep -u $USER python | xargs -n1', "")
+            assert not re.search(r"[;`&<>\n]|\$\(", calm)
+
+
+@pytest.mark.parametrize("cause", list(TEXTS))
+def test_every_key_of_the_texts_is_a_subtype_or_an_action(cause: str) -> None:
+    actions = {"none", "restart_app", "reset_gpu", "reboot_node", "drain_and_field_diag", "rma",
+               "check_fabric"}  # fmt: skip
+    allowed = {
+        *SUBTYPES[Cause(cause)],
+        "default",
+        "verify",
+        *(actions if cause == "gpu_fault" else ()),
+    }
+    assert set(TEXTS[cause]) <= allowed
+
+
+def test_every_step_of_the_texts_is_complete() -> None:
+    keys = {"title", "effect", "commands", "precondition", "needs", "disruptive", "drained_only"}
+    for texts in TEXTS.values():
+        for step in (step for steps in texts.values() for step in steps):
+            if isinstance(step, str):
+                assert step in texts
+                continue
+            assert set(step) <= keys
+            assert step["title"]
+            Needs(step["needs"])
+            for command in step.get("commands", ()):
+                assert shlex.split(command)
+
+
+@pytest.mark.parametrize("cause", [c for c in Cause if c is not Cause.PROGRESSING])
+def test_every_subtype_has_some_advice(cause: Cause) -> None:
+    for subtype in SUBTYPES[cause]:
+        verdict = Verdict(cause=cause, subtype=subtype)
+        assert remedies(verdict, (), JOB, (), ()), subtype
