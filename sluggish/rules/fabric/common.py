@@ -1,0 +1,112 @@
+"""What the fabric rules share: the job's ports, names of places, blast radius, time."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from sluggish.correlate.hcas import Used, of_job, ports_of_job, used
+from sluggish.correlate.window import When, when
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.fabric import FabricEvent, NcclHcas, Port
+from sluggish.findings import Finding, Role, Spot, Strength, View
+
+SHARED_NODES = 2
+"""The same kind of fault on this many nodes is of something shared: no single node to drain."""
+
+SHOWN = 4
+"""Nodes named in a sentence before `and N more`."""
+
+
+def ports_and_used(view: View) -> tuple[tuple[Port, ...], Used]:
+    """The job's ports, merged over their sources, and which of them the job uses."""
+    ports = ports_of_job(view.all(Port), view.one(Look))
+    return ports, used(ports, view.all(NcclHcas))
+
+
+def in_use(ports: Iterable[Port], mine: Used) -> tuple[Port, ...]:
+    return tuple(p for p in ports if (p.hca, p.port) in mine.keys)
+
+
+class Owners:
+    """Which HCA a kernel line speaks of, and whether the job uses it."""
+
+    def __init__(self, view: View) -> None:
+        ports, mine = ports_and_used(view)
+        self.used = {p.hca for p in in_use(ports, mine)}
+        self.nodes = {p.node for p in ports}
+        self._places: dict[tuple[str | None, str], str] = {}
+        for port in ports:
+            for place in (port.hca, port.pci, port.netdev):
+                if place:
+                    self._places[port.node, place] = port.hca
+
+    def of(self, event: FabricEvent, node: str | None) -> tuple[str | None, bool]:
+        """The HCA, None where no port is known at this place; True where the job uses it."""
+        if event.hca:
+            return event.hca, event.hca in self.used
+        for place in (event.pci, event.netdev):
+            if place and (hca := self._places.get((node, place))):
+                return hca, hca in self.used
+        return None, False
+
+
+def job_node(node: str | None, view: View) -> str | None:
+    """The job's own spelling of a node; None where it is not one of the job's."""
+    return of_job(node, view.one(Look))
+
+
+def phase_of(at: datetime | None, view: View) -> When:
+    """Where an event lies relative to the stall."""
+    return when(at, view.one(Look), view.one(Onset))
+
+
+def blind(view: View, seen: Iterable[str | None]) -> tuple[str, ...]:
+    """Nodes of the job that are not among the seen."""
+    look = view.one(Look)
+    there = set(seen)
+    return tuple(n for n in look.nodes if n not in there) if look else ()
+
+
+def several(names: Sequence[str | None]) -> str:
+    """`gpu-03, gpu-07 and 18 more`."""
+    known = [name or "unknown node" for name in names]
+    head = ", ".join(known[:SHOWN])
+    return head if len(known) <= SHOWN else f"{head} and {len(known) - SHOWN} more"
+
+
+def named(hca: str, port: int) -> str:
+    """`mlx5_5`, and `mlx5_5:2` where it is not the first port."""
+    return hca if port == 1 else f"{hca}:{port}"
+
+
+def subject(hca: str | None, port: int | None = 1) -> str:
+    return f"{hca}/{port or 1}" if hca else "fabric"
+
+
+def spot(port: Port) -> Spot:
+    return Spot(node=port.node, hca=named(port.hca, port.port))
+
+
+def note(
+    role: Role,
+    says: str,
+    *,
+    node: str | None = None,
+    subject: str = "fabric",
+    strength: Strength = Strength.WEAK,
+    source: str = "",
+    quote: str = "",
+    spots: tuple[Spot, ...] = (),
+    at: datetime | None = None,
+) -> Finding:
+    """A finding that accuses nobody by itself: context, consequence, all-clear, housekeeping."""
+    return Finding(
+        node=node,
+        subject=subject,
+        role=role,
+        strength=strength,
+        at=at,
+        says=says,
+        quote=quote,
+        source=source,
+        spots=spots,
+    )

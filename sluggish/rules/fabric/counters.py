@@ -1,0 +1,217 @@
+"""Counters of two samples: what moves now. A total since boot tells nothing."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sluggish.causes import Family
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.fabric import NcclHcas, Port, PortCounters
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.rules.fabric.common import (
+    SHARED_NODES,
+    blind,
+    job_node,
+    named,
+    note,
+    ports_and_used,
+    several,
+    subject,
+)
+
+WINDOW_S = 10.0
+"""Between the two samples, where they carry no time (docs/bundle-format.md)."""
+SATURATED = {
+    "link_downed": 255,
+    "link_error_recovery": 255,
+    "local_link_integrity_errors": 15,
+    "excessive_buffer_overrun_errors": 15,
+    "symbol_error": 65535,
+    "port_rcv_errors": 65535,
+    "port_xmit_discards": 65535,
+}
+"""They stop there and never wrap (ibsim sim.h; a public H100 tree holds link_downed 255)."""
+LINK = {
+    "link_downed": 0.0,
+    "carrier_changes": 0.0,
+    "local_link_integrity_errors": 0.0,
+    "excessive_buffer_overrun_errors": 0.0,
+}
+"""The link of this very port moved: any step counts (NVIDIA NVSentinel nic-health-monitor)."""
+RATES = {"symbol_error": 10.0, "port_rcv_errors": 10.0, "link_error_recovery": 5 / 60}
+"""Errors a second above which a link is bad (NVIDIA NVSentinel nic-health-monitor)."""
+LOSS = (
+    "req_transport_retries_exceeded", "local_ack_timeout_err", "packet_seq_err", "out_of_sequence",
+    "rnr_nak_retry_err",
+)  # fmt: skip
+"""Packets are lost on the way: seen at both ends of a bad path, so it accuses nobody."""
+DATA = ("port_xmit_data", "port_rcv_data")
+IDLE_WORDS = 250_000
+"""1 MB in the window, in words of 4 bytes: heartbeats, no gradients."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delta:
+    """How far the counters of one port moved between the samples."""
+
+    node: str | None
+    hca: str
+    port: int
+    seconds: float
+    steps: dict[str, int]
+    last: dict[str, int]
+
+
+@rule(
+    "IB-COUNTERS",
+    family=Family.FABRIC,
+    needs=(PortCounters,),
+    wants=(Port, NcclHcas, Look, Onset),
+)
+def ib_counters(view: View) -> Iterator[Finding]:
+    """Between two samples an error counter of a port in use moved, or no traffic flowed."""
+    deltas = _deltas(view)
+    moved = [(d, name) for d in deltas for name in d.steps if _is_fault(d, name)]
+    nodes = {d.node for d, _ in moved}
+    if len(nodes) >= SHARED_NODES:
+        yield _shared(moved)
+    else:
+        yield from (_fault(d, name) for d, name in moved)
+    lost = [d for d in deltas if any(d.steps.get(name, 0) > 0 for name in LOSS)]
+    if lost:
+        yield _loss(lost)
+    yield from _saturated(deltas)
+    yield from _traffic(deltas)
+    if deltas and not moved and not lost:
+        unseen = blind(view, {d.node for d in deltas})
+        yield note(
+            Role.ALL_CLEAR,
+            f"no error counter moved on {len(deltas)} ports in {deltas[0].seconds:.0f} s "
+            "(switches: not checked)" + (f", but blind on {several(unseen)}" if unseen else ""),
+            source="ib_counters",
+        )
+
+
+def _deltas(view: View) -> list[Delta]:
+    """Ports in use that were read twice."""
+    _, mine = ports_and_used(view)
+    samples: dict[tuple[str | None, str, int], dict[str, PortCounters]] = defaultdict(dict)
+    for one in view.all(PortCounters):
+        node = job_node(one.node, view)
+        if (node or one.node is None) and (not mine.keys or (one.hca, one.port) in mine.keys):
+            samples[node, one.hca, one.port][one.sample] = one
+    out: list[Delta] = []
+    for (node, hca, port), both in samples.items():
+        if "a" not in both or "b" not in both:
+            continue
+        a, b = both["a"], both["b"]
+        seconds = (b.at - a.at).total_seconds() if a.at and b.at else WINDOW_S
+        steps = {k: v - a.counters[k] for k, v in b.counters.items() if k in a.counters}
+        out.append(
+            Delta(
+                node=node, hca=hca, port=port, seconds=max(seconds, 1.0), steps=steps,
+                last=b.counters,
+            )
+        )  # fmt: skip
+    return out
+
+
+def _is_fault(delta: Delta, name: str) -> bool:
+    """A counter that went backwards was cleared by somebody: no step."""
+    step = delta.steps[name]
+    if name in LINK:
+        return step > LINK[name]
+    return name in RATES and step / delta.seconds > RATES[name]
+
+
+def _fault(delta: Delta, name: str) -> Finding:
+    return Finding(
+        node=delta.node,
+        subject=subject(delta.hca, delta.port),
+        role=Role.ROOT,
+        strength=Strength.STRONG if name in LINK else Strength.WEAK,
+        says=(
+            f"{named(delta.hca, delta.port)}: {name} rose by {delta.steps[name]} "
+            f"in {delta.seconds:.0f} s"
+        ),
+        source="ib_counters",
+        spots=(Spot(node=delta.node, hca=named(delta.hca, delta.port)),),
+        subtype="port_error",
+        action="check_fabric",
+    )
+
+
+def _shared(moved: list[tuple[Delta, str]]) -> Finding:
+    nodes = list(dict.fromkeys(d.node for d, _ in moved))
+    names = list(dict.fromkeys(name for _, name in moved))
+    return Finding(
+        node=None,
+        subject="ports",
+        role=Role.ROOT,
+        strength=Strength.STRONG if any(name in LINK for name in names) else Strength.WEAK,
+        says=f"{', '.join(names[:3])} rising on {len(nodes)} nodes ({several(nodes)})",
+        source="ib_counters",
+        spots=tuple(Spot(node=d.node, hca=named(d.hca, d.port)) for d, _ in moved),
+        subtype="shared_fabric",
+        shared=True,
+        action="check_fabric",
+    )
+
+
+def _loss(lost: list[Delta]) -> Finding:
+    names = sorted({n for d in lost for n in LOSS if d.steps.get(n, 0) > 0})
+    nodes = sorted({d.node or "?" for d in lost})
+    return note(
+        Role.CONTEXT,
+        f"packets are being lost now, seen on {several(nodes)} ({', '.join(names[:3])}): "
+        "both ends of a bad path see it",
+        source="ib_counters",
+        spots=tuple(Spot(node=d.node, hca=named(d.hca, d.port)) for d in lost),
+    )
+
+
+def _saturated(deltas: list[Delta]) -> Iterator[Finding]:
+    for delta in deltas:
+        full = sorted(n for n, top in SATURATED.items() if delta.last.get(n, 0) >= top
+                      and delta.steps.get(n) == 0 and _is_narrow(n, delta.last[n]))  # fmt: skip
+        if full:
+            yield note(
+                Role.HOUSEKEEPING,
+                f"{named(delta.hca, delta.port)}: {', '.join(full)} saturated, a new event cannot "
+                "show; clear it (perfquery -R) once the node is drained",
+                node=delta.node,
+                subject=subject(delta.hca, delta.port),
+                source="ib_counters",
+            )
+
+
+def _is_narrow(name: str, value: int) -> bool:
+    """Newer firmware counts further: only a value exactly at its limit is a full counter."""
+    return value == SATURATED[name]
+
+
+def _traffic(deltas: list[Delta]) -> Iterator[Finding]:
+    """No traffic on healthy ports: whatever is stuck is stuck above the network."""
+    flows = {
+        (d.node, d.hca, d.port): sum(d.steps.get(name, 0) for name in DATA)
+        for d in deltas
+        if any(name in d.steps for name in DATA)
+    }
+    if not flows:
+        return
+    idle = [place for place, words in flows.items() if 0 <= words < IDLE_WORDS]
+    if len(idle) == len(flows):
+        says = f"no traffic on any of {len(flows)} ports: stuck above the network, or all wait"
+        yield note(Role.CONTEXT, says, subject="traffic", source="ib_counters")
+        return
+    by_hca: dict[str, list[bool]] = defaultdict(list)
+    for place in flows:
+        by_hca[place[1]].append(place in idle)
+    dead = [hca for hca, quiet in by_hca.items() if all(quiet) and len(quiet) >= SHARED_NODES]
+    rest = [hca for hca, quiet in by_hca.items() if not any(quiet)]
+    for hca in dead if rest else []:
+        says = f"no traffic on {hca} of all nodes while other rails are busy: that rail"
+        yield note(Role.CONTEXT, says, subject=subject(hca), source="ib_counters")
+    if not dead:
+        says = f"traffic flows on {len(flows) - len(idle)} of {len(flows)} ports"
+        yield note(Role.CONTEXT, says, subject="traffic", source="ib_counters")

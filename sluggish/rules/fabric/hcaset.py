@@ -1,0 +1,102 @@
+"""Nodes that start NCCL with different HCAs."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from sluggish.causes import Family
+from sluggish.correlate.hcas import keys, odd_nodes
+from sluggish.facts.derived import Look
+from sluggish.facts.fabric import NcclHcas, NcclTrouble
+from sluggish.facts.ib_words import natural
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.rules.fabric.common import blind, job_node, note, several
+
+SHOWN_HCAS = 4
+
+
+@rule("CFG-HCASET", family=Family.FABRIC, needs=(NcclHcas, NcclTrouble), wants=(Look,))
+def cfg_hcaset(view: View) -> Iterator[Finding]:
+    """NCCL lists fewer HCAs on some nodes than on the others."""
+    sets = _sets(view)
+    counts = {node: len(found) for node, found in sets.items()}
+    told = next((t for t in view.all(NcclTrouble) if t.kind == "mixed_hcas"), None)
+    if len(set(counts.values())) > 1:
+        yield _unequal(sets, counts, told.line if told else "", view)
+    elif told:
+        yield Finding(
+            node=None,
+            subject="HCA lists",
+            role=Role.ROOT,
+            strength=Strength.STRONG,
+            at=told.at,
+            says="NCCL itself says that its ranks have different numbers of network devices",
+            quote=told.line,
+            source="job log",
+            subtype="hca_mismatch",
+        )
+    elif sets and len(sets) > 1:
+        yield _equal(sets, counts, view)
+
+
+def _sets(view: View) -> dict[str | None, frozenset[tuple[str, int]]]:
+    """HCAs of each node, over all its ranks."""
+    found: dict[str | None, set[tuple[str, int]]] = defaultdict(set)
+    for line in view.all(NcclHcas):
+        if node := job_node(line.node, view):
+            found[node] |= {key for name in line.hcas for key in keys(name)}
+    return {node: frozenset(hcas) for node, hcas in found.items()}
+
+
+def _unequal(
+    sets: dict[str | None, frozenset[tuple[str, int]]],
+    counts: dict[str | None, int],
+    told: str,
+    view: View,
+) -> Finding:
+    _, odd = odd_nodes(counts)
+    most = max(counts.values())
+    odd = odd or tuple(n for n, count in counts.items() if count < most)
+    missing = _missing(sets, odd)
+    lines = [n for n in view.all(NcclHcas) if job_node(n.node, view) in odd]
+    where = f"{several(odd)} {'uses' if len(odd) == 1 else 'use'} {counts[odd[0]]} HCAs"
+    usual = next((count for node, count in counts.items() if node not in odd), most)
+    without = f", without {', '.join(missing[:SHOWN_HCAS])}" if missing else ""
+    return Finding(
+        node=odd[0] if len(odd) == 1 else None,
+        subject="HCA lists",
+        role=Role.ROOT,
+        strength=Strength.STRONG,
+        says=f"{where}, the other nodes {usual}{without}",
+        quote=told or (lines[0].line if lines else ""),
+        source="job log",
+        spots=tuple(
+            Spot(node=node, hca=missing[0] if len(missing) == 1 and len(odd) == 1 else None)
+            for node in odd
+        ),
+        subtype="hca_mismatch",
+    )
+
+
+def _missing(
+    sets: dict[str | None, frozenset[tuple[str, int]]], odd: tuple[str | None, ...]
+) -> list[str]:
+    """HCAs that every other node lists and no odd one does."""
+    others = [found for node, found in sets.items() if node not in odd]
+    common = frozenset.intersection(*others) if others else frozenset[tuple[str, int]]()
+    mine = frozenset[tuple[str, int]]().union(*(sets[node] for node in odd))
+    return sorted({hca for hca, _ in common - mine}, key=natural)
+
+
+def _equal(
+    sets: dict[str | None, frozenset[tuple[str, int]]], counts: dict[str | None, int], view: View
+) -> Finding:
+    names = len(set(sets.values()))
+    alike = "the same HCAs" if names == 1 else f"the same number of HCAs, by {names} sets of names"
+    unseen = blind(view, sets)
+    return note(
+        Role.ALL_CLEAR,
+        f"NCCL lists {alike} ({next(iter(counts.values()))}) on {len(sets)} nodes"
+        + (f", but blind on {several(unseen)}" if unseen else ""),
+        subject="HCA lists",
+        source="job log",
+    )

@@ -1,0 +1,276 @@
+"""Ports that are not Active, HCAs that are gone, a subnet without its manager."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from sluggish.causes import Family
+from sluggish.correlate.hcas import Used, keys, of_job
+from sluggish.correlate.window import When
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.fabric import FabricEvent, NcclHcas, Port, RdmaDevices
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.rules.fabric.common import (
+    SHARED_NODES,
+    blind,
+    in_use,
+    job_node,
+    named,
+    note,
+    phase_of,
+    ports_and_used,
+    several,
+    spot,
+    subject,
+)
+
+PEERS = 2
+"""Other nodes whose same port is Active, so that a port that is not is surely the odd one."""
+
+_MEANING = {
+    "polling": "no signal from the far end",
+    "disabled": "switched off by an administrator, firmware or the switch",
+    "training": "the link is being negotiated: a flap caught in the act",
+    "link_error_recovery": "the link is recovering from errors: a flap caught in the act",
+    "sleep": "asleep",
+    "linkup": "the link is up",
+}
+
+
+@rule(
+    "IB-PORT",
+    family=Family.FABRIC,
+    needs=(Port, RdmaDevices),
+    wants=(NcclHcas, FabricEvent, Look, Onset),
+)
+def ib_port(view: View) -> Iterator[Finding]:
+    """A port that the job uses is not Active, or a node shows no RDMA device at all."""
+    ports, mine = ports_and_used(view)
+    used = in_use(ports, mine)
+    bad = [p for p in used if p.state == "down"]
+    starting = [p for p in used if p.state in ("initializing", "armed")]
+    if not _of_subnet(starting):
+        bad += starting
+    start_up = {p for p in bad if _left_out(p, view)}
+    yield from (_left_out_note(p) for p in bad if p in start_up)
+    bad = [p for p in bad if p not in start_up]
+    yield from _faults(bad, used, mine, view)
+    gone = _no_devices(view)
+    yield from (_gone(node, view) for node in gone)
+    yield from _aside(mine)
+    if used and not bad and not starting and not start_up and not gone:
+        yield _clear(used, view)
+
+
+def _faults(bad: list[Port], used: tuple[Port, ...], mine: Used, view: View) -> Iterator[Finding]:
+    nodes = {p.node for p in bad}
+    if len(nodes) < SHARED_NODES:
+        yield from (_single(p, used, mine, view) for p in bad)
+        return
+    by_hca: dict[tuple[str, int], list[Port]] = defaultdict(list)
+    for port in bad:
+        by_hca[port.hca, port.port].append(port)
+    for (hca, number), group in by_hca.items():
+        yield _shared(hca, number, group, used)
+
+
+def _single(port: Port, used: tuple[Port, ...], mine: Used, view: View) -> Finding:
+    peers = [p for p in used if (p.hca, p.port) == (port.hca, port.port) and p.node != port.node]
+    active = sum(p.state == "active" for p in peers)
+    sure = mine.listed or active >= PEERS
+    role, strength = Role.ROOT, Strength.DECISIVE if sure else Strength.STRONG
+    if not mine.listed and not active:
+        strength = Strength.WEAK
+    event = _went_down(port, view)
+    where = phase_of(event.at, view) if event else When.UNKNOWN
+    if where in (When.AFTERMATH, When.TEARDOWN):
+        role = Role.CONSEQUENCE
+    elif where is When.HISTORY:
+        strength = Strength.WEAK
+    flaps = _active_elsewhere(port, view)
+    soft = flaps or port.state in ("initializing", "armed")
+    if soft and strength is Strength.DECISIVE:
+        strength = Strength.STRONG
+    return Finding(
+        node=port.node,
+        subject=subject(port.hca, port.port),
+        role=role,
+        strength=strength,
+        at=event.at if event else None,
+        says=_says(port) + (f"; Active in {flaps}: it flaps" if flaps else ""),
+        quote=event.line if event else "",
+        source=port.source,
+        spots=(spot(port),),
+        subtype="port_down",
+        action="check_fabric" if soft or port.phys_state == "disabled" else None,
+    )
+
+
+def _active_elsewhere(port: Port, view: View) -> str:
+    """Another tool of the same look read Active: one reading does not exclude flapping."""
+    return " and ".join(
+        p.source
+        for p in view.all(Port)
+        if (p.hca, p.port, p.state) == (port.hca, port.port, "active")
+        and job_node(p.node, view) == port.node
+    )
+
+
+def _says(port: Port) -> str:
+    name = named(port.hca, port.port)
+    state = port.state.capitalize()
+    if port.state in ("initializing", "armed"):
+        return f"{name} {state}, link up: no subnet manager has brought up this port"
+    link = f"link {port.node or 'node'} {name} - switch"
+    words = (port.phys_state or "physical state unknown").replace("_", " ").capitalize()
+    meaning = _MEANING.get(port.phys_state or "", "")
+    return f"{link}: port {state}, {words}" + (f" ({meaning})" if meaning else "")
+
+
+def _shared(hca: str, number: int, group: list[Port], used: tuple[Port, ...]) -> Finding:
+    total = len({p.node for p in used})
+    return Finding(
+        node=None,
+        subject=subject(hca, number),
+        role=Role.ROOT,
+        strength=Strength.DECISIVE,
+        says=(
+            f"{named(hca, number)} not Active on {len(group)} of {total} nodes "
+            f"({several([p.node for p in group])}): their rail, leaf switch or its power, "
+            "not one node"
+        ),
+        source=group[0].source,
+        spots=tuple(spot(p) for p in group),
+        subtype="shared_fabric",
+        shared=True,
+        action="check_fabric",
+    )
+
+
+def _went_down(port: Port, view: View) -> FabricEvent | None:
+    """The last time that the kernel saw this link go down."""
+    events = [
+        e
+        for e in view.all(FabricEvent)
+        if e.kind == "link_down" and job_node(e.node, view) == port.node and _same(e, port)
+    ]
+    return max(events, key=lambda e: (e.at is not None, e.at), default=None)
+
+
+def _same(event: FabricEvent, port: Port) -> bool:
+    return (
+        (event.hca is not None and event.hca == port.hca)
+        or (event.pci is not None and event.pci == port.pci)
+        or (event.netdev is not None and event.netdev == port.netdev)
+    )
+
+
+def _left_out(port: Port, view: View) -> bool:
+    """NCCL drops ports that are not Active when it starts: its own node's lists lack this one."""
+    lists = [n for n in view.all(NcclHcas) if job_node(n.node, view) == port.node and port.node]
+    listed = {key for line in lists for name in line.hcas for key in keys(name)}
+    return bool(lists) and (port.hca, port.port) not in listed
+
+
+def _left_out_note(port: Port) -> Finding:
+    return note(
+        Role.CONTEXT,
+        f"{_says(port)}; it was so when NCCL started, which left it out on this node",
+        node=port.node,
+        subject=subject(port.hca, port.port),
+        strength=Strength.STRONG,
+        source=port.source,
+        spots=(spot(port),),
+    )
+
+
+def _no_devices(view: View) -> list[str]:
+    """Nodes on which every tool that ran lists no HCA, while another node has some."""
+    look = view.one(Look)
+    names: dict[str, set[str]] = defaultdict(set)
+    for devices in view.all(RdmaDevices):
+        if (node := of_job(devices.node, look)) is not None:
+            names[node] |= set(devices.names)
+    return sorted(n for n, found in names.items() if not found) if any(names.values()) else []
+
+
+def _gone(node: str, view: View) -> Finding:
+    had = [n for n in view.all(NcclHcas) if job_node(n.node, view) == node]
+    lost = f"; NCCL had {len(had[0].hcas)} there at its start" if had else ""
+    return Finding(
+        node=node,
+        subject="HCAs",
+        role=Role.ROOT,
+        strength=Strength.DECISIVE if had else Strength.STRONG,
+        says=f"no RDMA device is visible on {node}, its peers have some{lost}",
+        quote=had[0].line if had else "",
+        source="ibstat",
+        spots=(Spot(node=node),),
+        subtype="hca_fatal",
+    )
+
+
+def _aside(mine: Used) -> Iterator[Finding]:
+    """Down and not used: said, never held against a node."""
+    for left in mine.aside:
+        if left.down_on:
+            yield note(
+                Role.CONTEXT,
+                f"{left.hca} is Down on {several(left.down_on)}, ignored: {left.why}",
+                node=left.down_on[0] if len(left.down_on) == 1 else None,
+                subject=subject(left.hca),
+                source="ports",
+            )
+
+
+def _clear(used: tuple[Port, ...], view: View) -> Finding:
+    known = [p for p in used if p.state != "unknown"]
+    rates = sorted({f"{p.rate_gbps:g}" for p in known if p.rate_gbps and p.state == "active"})
+    speed = f" at {' or '.join(rates)} Gb/s" if rates else ""
+    active = sum(p.state in ("active", "active_defer") for p in used)
+    says = f"{active}/{len(used)} host ports Active{speed} (switches: not checked)"
+    unseen = blind(view, (p.node for p in used))
+    return note(
+        Role.ALL_CLEAR if len(known) == len(used) else Role.CONTEXT,
+        says + (f", but blind on {several(unseen)}" if unseen else ""),
+        strength=Strength.STRONG,
+        source=used[0].source,
+    )
+
+
+def _of_subnet(starting: list[Port]) -> bool:
+    """Ports with a link and no subnet manager on several nodes: the subnet, not the ports."""
+    return len({p.node for p in starting if p.link_layer != "ethernet"}) >= SHARED_NODES
+
+
+@rule("IB-SM", family=Family.FABRIC, needs=(Port,), wants=(NcclHcas, FabricEvent, Look, Onset))
+def ib_sm(view: View) -> Iterator[Finding]:
+    """Ports of several nodes have a link but no subnet manager has brought them up."""
+    ports, mine = ports_and_used(view)
+    starting = [
+        p
+        for p in in_use(ports, mine)
+        if p.state in ("initializing", "armed") and p.link_layer != "ethernet"
+    ]
+    joins = [e for e in view.all(FabricEvent) if "multicast join failed" in e.line]
+    if not _of_subnet(starting):
+        return
+    nodes = tuple(dict.fromkeys(p.node for p in starting))
+    zero = sum(p.sm_lid == 0 for p in starting)
+    told = f", {zero} of {len(starting)} with SM lid 0" if zero else ""
+    yield Finding(
+        node=None,
+        subject="subnet manager",
+        role=Role.ROOT,
+        strength=Strength.DECISIVE,
+        says=(
+            f"{len(starting)} ports on {len(nodes)} nodes ({several(nodes)}) are "
+            f"{starting[0].state.capitalize()} with the link up{told}: no subnet manager; "
+            "ports that never bounced stay Active without one"
+        ),
+        quote=joins[0].line if joins else "",
+        source=starting[0].source,
+        spots=tuple(spot(p) for p in starting),
+        subtype="subnet_manager",
+        shared=True,
+        action="check_fabric",
+    )
