@@ -7,10 +7,12 @@ from types import ModuleType
 from sluggish import __version__
 from sluggish.correlate.locate import places
 from sluggish.correlate.phase import phase
+from sluggish.correlate.shape import derive_shapes
 from sluggish.correlate.timeline import first, look, onset
 from sluggish.correlate.waitgraph import wait_for
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import text_of
+from sluggish.facts.collective import Wait
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
 from sluggish.facts.gpu import Gpu
 from sluggish.facts.store import Facts, read
@@ -32,7 +34,7 @@ def diagnose(bundle: Bundle) -> Diagnosis:
         findings=findings,
         facts=facts,
         look=facts.all(Look)[0],
-        wait=wait_for(facts),
+        wait=facts.all(Wait)[0],
         onset=next(iter(facts.all(Onset)), None),
         phase=facts.all(PhaseFact)[0],
         places={place.rank: place for place in facts.all(Place)},
@@ -67,6 +69,8 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType]) -> Facts:
     if stalled is not None:
         facts.add(stalled)
     facts.add(phase(facts, seen))
+    for shape in tuple(derive_shapes(facts)):
+        facts.add(shape)
     return facts
 
 
