@@ -5,8 +5,8 @@ at it (their oldest unfinished operation). It waits for the members that have no
 something else in its place, or are still at an older operation. Who is waited for and waits for
 nobody is the root. Cost: the sum of the sizes of the groups in which somebody waits.
 
-    from sluggish.correlate.waitgraph import wait_for
-    wait = wait_for(records, heads)          # facts of sluggish.probes.flight_recorder
+    from sluggish.correlate.waitgraph import who_waits
+    wait = who_waits(records, heads)         # facts of sluggish.probes.flight_recorder
     wait.state, [root.rank for root in wait.roots]
 
 The rules of reading are in docs/who-waits.md.
@@ -16,6 +16,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from sluggish.correlate._answer import answer
+from sluggish.correlate._combine import combine, dead_ranks, with_stacks
+from sluggish.correlate._from_logs import from_logs
+from sluggish.correlate._from_ras import from_ras
 from sluggish.correlate._standing import (
     Node,
     Scene,
@@ -26,12 +29,29 @@ from sluggish.correlate._standing import (
     signature,
 )
 from sluggish.facts.collective import Collective, GroupHead, RankRecord, Wait
+from sluggish.facts.derived import Look
+from sluggish.facts.host import Stack
+from sluggish.facts.store import Facts
 
 MOVING_S = 1.0  # younger when the dump was written: the job may simply be running
 NODES_KEPT = 64  # places in one group; a hung group has two or three, a running one may have many
 
 
-def wait_for(
+def wait_for(facts: Facts) -> Wait:
+    """The answer from every source that there is: recorder first, then RAS, then log lines."""
+    look = next(iter(facts.all(Look)), None)
+    world = look.world_size if look else None
+    dead = dead_ranks(facts)
+    heads = tuple(h for h in facts.all(GroupHead) if h.source == "flight recorder")
+    records = tuple(r for r in facts.all(RankRecord) if r.source == "flight recorder")
+    recorder = who_waits(records, heads, world_size=world, dead=dead) if records else None
+    if recorder is not None and recorder.state not in ("none", "unobserved", "all_joined"):
+        return with_stacks(recorder, facts.all(Stack))
+    others = [from_ras(facts, world), from_logs(facts, world, dead)]
+    return combine(recorder, [w for w in others if w is not None])
+
+
+def who_waits(
     records: Iterable[RankRecord],
     heads: Iterable[GroupHead],
     *,

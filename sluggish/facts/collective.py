@@ -124,6 +124,105 @@ class Fingerprint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePosition:
+    """How far a rank's queue of one group was, by its own watchdog's line."""
+
+    node: str | None
+    rank: int | None
+    group_rank: int | None
+    group: str | None
+    last_enqueued: int | None
+    last_completed: int | None
+    """-1: nothing has completed."""
+    at: datetime | None = None
+    order: int = 0
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaggingRanks:
+    """Ranks that a desync report or a monitored barrier names as not arrived."""
+
+    node: str | None
+    ranks: tuple[int, ...]
+    kind: str
+    """never_joined, not_joined, not_finished, monitored_barrier."""
+    reporter: int | None = None
+    seq: int | None = None
+    op: str | None = None
+    at: datetime | None = None
+    order: int = 0
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpPath:
+    """Where a rank says that it writes or has written its flight-recorder dump."""
+
+    node: str | None
+    rank: int | None
+    path: str
+    written: bool = False
+    at: datetime | None = None
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RasReport:
+    """One answer of NCCL's RAS. It has no counters of send, recv and all-to-all."""
+
+    node: str | None
+    sample: str = ""
+    version: str = ""
+    at: datetime | None = None
+    communicators: int = 0
+    processes: int | None = None
+    complete: bool = True
+    """False: cut short; it proves nothing about what it does not show."""
+    initialising: bool = False
+    timeouts: int = 0
+    dead: tuple[tuple[str, int], ...] = ()
+    """(host, pid) that RAS has given up."""
+    unresponsive: tuple[tuple[str, int], ...] = ()
+    """(host, pid) that did not answer this time (stopped, stuck)."""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RasRank:
+    """One rank of one communicator in a RAS answer. `rank` counts within the communicator."""
+
+    node: str | None
+    comm: str
+    """Communicator hash, hex digits without 0x."""
+    rank: int
+    size: int
+    sample: str = ""
+    host: str | None = None
+    pid: int | None = None
+    cuda_device: int | None = None
+    nvml_device: int | None = None
+    counts: tuple[tuple[str, int], ...] = ()
+    """Launches by operation, in RAS's spelling: AllReduce, ReduceScatter, ..."""
+    state: str = ""
+    """running, init, finalize, abort, nocomm, missing, unresponsive, dead, error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RasCounts:
+    """Text form: how many ranks of a communicator have launched up to which operation."""
+
+    node: str | None
+    comm: str
+    size: int | None
+    op: str
+    """AllReduce ...; empty where the version counts all operations together."""
+    rows: tuple[tuple[int, int, tuple[int, ...]], ...]
+    """(operation number, how many ranks, those of them that are listed)."""
+    sample: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WaitRoot:
     """Who is waited for and waits for nobody, and what it is doing itself."""
 

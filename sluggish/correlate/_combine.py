@@ -1,0 +1,71 @@
+"""Sources beside the recorder: who has died, what a root's stack says, which answer stands."""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from sluggish.correlate.stacks import meaning, user_line
+from sluggish.facts.collective import Wait, WaitRoot
+from sluggish.facts.derived import Place
+from sluggish.facts.host import OomKill, Stack
+from sluggish.facts.log import ProcessExit
+from sluggish.facts.store import Facts
+
+SIGTERM = 15
+
+
+def dead_ranks(facts: Facts) -> dict[int, str]:
+    """Ranks whose own end is on record: an OOM kill, or an exit unlike that of the others."""
+    by_pid = {(p.node, p.pid): p.rank for p in facts.all(Place) if p.pid is not None}
+    dead: dict[int, str] = {}
+    exits = [e for e in facts.all(ProcessExit) if e.rank is not None]
+    kinds = Counter((e.exit_code, e.signal) for e in exits)
+    for end in sorted(exits, key=lambda e: e.order):
+        common = kinds[end.exit_code, end.signal]
+        if end.signal == SIGTERM or end.rank is None or (common > 1 and 2 * common > len(exits)):
+            continue
+        how = f"signal {end.signal}" if end.signal else f"exit code {end.exit_code}"
+        dead.setdefault(end.rank, "out of memory" if end.oom else how)
+    for kill in facts.all(OomKill):
+        rank = by_pid.get((kill.node, kill.pid)) if kill.pid is not None else None
+        if rank is not None:
+            dead[rank] = "killed for memory"
+    return dead
+
+
+def combine(recorder: Wait | None, others: list[Wait]) -> Wait:
+    """The recorder stands; where it saw nothing, a source that names somebody."""
+    if recorder is None and not others:
+        return Wait(state="unobserved", confidence_notes=("no source shows the collectives",))
+    if recorder is None:
+        naming = [w for w in others if w.roots or w.state in ("tie", "all_joined")]
+        return (naming or others)[0]
+    if recorder.state == "unobserved":
+        unseen = set(recorder.unobserved)
+        for other in others:
+            roots = tuple(r for r in other.roots if r.rank in unseen)
+            if roots and len(roots) == len(other.roots):
+                return replace(
+                    recorder,
+                    state=other.state,
+                    roots=roots,
+                    sources=(*recorder.sources, *other.sources),
+                    confidence_notes=(*recorder.confidence_notes, *other.confidence_notes),
+                )
+    return recorder
+
+
+def with_stacks(wait: Wait, stacks: Iterable[Stack]) -> Wait:
+    """Say what a root that is in no collective does, by its main thread."""
+    main = {s.rank: s for s in stacks if s.main and s.rank is not None}
+    return replace(wait, roots=tuple(_seen_doing(r, main.get(r.rank)) for r in wait.roots))
+
+
+def _seen_doing(root: WaitRoot, stack: Stack | None) -> WaitRoot:
+    if stack is None:
+        return root
+    told = meaning(stack)
+    line = root.source_line or user_line(stack)
+    if root.operation is not None or told is None:
+        return replace(root, source_line=line)
+    return replace(root, doing=told.words, source_line=line)
