@@ -176,6 +176,7 @@ def test_a_shared_fault_prints_no_drain():
     verdict = decide(case(shared, wait=waits_for(state="all_joined")))
     assert (verdict.cause, verdict.subtype) == (Cause.IB_FAULT, "shared_fabric")
     assert verdict.shared
+    assert verdict.culprits == ()
     assert verdict.drain_nodes == ()
 
 

@@ -210,7 +210,12 @@ def _why_not(found: tuple[Finding, ...], case: Case) -> str:
 
 
 def culprits(chosen: tuple[Finding, ...], case: Case) -> tuple[Culprit, ...]:
-    """The accused places, each once: a second sign of one place only fills up what is missing."""
+    """The accused places, each once: a second sign of one place only fills up what is missing.
+
+    Of a shared fault nobody is the culprit: what the nodes share is not visible from them.
+    """
+    if any(finding.shared for finding in chosen):
+        return ()
     out: list[Culprit] = []
     strongest = max((RANK[f.strength] for f in chosen), default=0)
     for finding in chosen:
