@@ -13,10 +13,10 @@ from sluggish.evidence.decode import decode
 from sluggish.evidence.logsource import Source, bytes_source, file_source
 from sluggish.evidence.needles import Tally, fast, scan
 
-WHOLE = 4 << 20
+WHOLE = 2 << 20
 """A log up to this size is read as it is."""
-HEAD = 1 << 20
-TAIL = 2 << 20
+HEAD = 512 << 10
+TAIL = 1 << 20
 BUDGET = 8 << 20
 """Bytes of matched regions; head and tail come on top."""
 EACH = 400

@@ -34,8 +34,10 @@ class Progress:
     step_time_s: float | None = None
     loss: float | None = None
     kind: str = "step"
-    """step, epoch_end, checkpoint_start, checkpoint_end, evaluation_start, evaluation_end,
-    training_done, init, data_exhausted."""
+    """step, epoch_end, checkpoint_start, checkpoint_end, evaluation, evaluation_start,
+    evaluation_end, training_done, init, data_exhausted."""
+    order: int = 0
+    """Position in its log."""
     line: str = ""
 
 
@@ -70,6 +72,8 @@ class ProcessExit:
     source: str = ""
     """torchrun, srun, slurmstepd, mpirun, ray, sacct."""
     oom: bool = False
+    task: int | None = None
+    """Task of the step, where Slurm says it: the rank only if each rank is a task of its own."""
     order: int = 0
     line: str = ""
 
@@ -81,7 +85,8 @@ class SlurmMessage:
     node: str | None
     at: datetime | None
     kind: str
-    """cancelled, time_limit, node_failure, oom, preempted, requeued, step_aborted, other."""
+    """cancelled, time_limit, node_failure, oom, preempted, requeued, step_aborted, unkillable,
+    other."""
     job_id: str | None = None
     rank: int | None = None
     order: int = 0

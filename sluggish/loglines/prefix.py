@@ -73,17 +73,13 @@ _RAY = re.compile(
     r"\([\w<>.:-]{1,120}(?: rank=(?P<rank>\d{1,6}))? pid=(?P<pid>\d{1,9})(?:, ip=[\w.:]{1,60})?\) ?"
 )
 # dinov2-giant-nodes.node-b.nolog [stderr] text (milabench)
-_MILABENCH = re.compile(
-    r"[\w-]{1,80}\.(?P<node>[\w-]{1,80})(?:\.nolog)? \[std(?:err|out)\] ?"
-)
+_MILABENCH = re.compile(r"[\w-]{1,80}\.(?P<node>[\w-]{1,80})(?:\.nolog)? \[std(?:err|out)\] ?")
 #   | 2024-08-23T22:22:51.873Z | text (CloudWatch)
 _PIPED = re.compile(rf"(?:[\w./-]{{1,80}} )?\s{{0,8}}\| {ISO} \| ?")
 # 2026-11-24 03:00:00,123 - text    2024-08-23T22:22:51.873Z stdout F text
 _PLAIN_ISO = re.compile(rf"{ISO}(?: std(?:out|err) [FP])?:?(?: - | \| | ?)")
 # 18:11:06.680 [rank4]: text (a collector's clock)
-_TIME_ONLY = re.compile(
-    r"(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))? (?=[\[(A-Z])"
-)
+_TIME_ONLY = re.compile(r"(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:[.,](?P<f>\d{1,9}))? (?=[\[(A-Z])")
 _LABEL = re.compile(r" {0,5}(?P<task>\d{1,6}): ?")
 _HOST = re.compile(r"(?P<node>[A-Za-z][\w-]{0,62}(?:\.[\w-]{1,62}){0,5}): ?")
 _BOX = re.compile(r"[│┃] ?(?P<text>.*?)\s*[│┃]?\Z", re.DOTALL)
@@ -129,7 +125,9 @@ def lines(text: str, origin: Origin) -> Iterator[Line]:
 
 
 def _habits(text: str, origin: Origin) -> _Habits:
-    sample = [strip_ansi(line) for line in text[:2_000_000].split("\n", LABEL_SAMPLE)[:LABEL_SAMPLE]]
+    sample = [
+        strip_ansi(line) for line in text[:2_000_000].split("\n", LABEL_SAMPLE)[:LABEL_SAMPLE]
+    ]
     sample = [line for line in sample if line.strip()]
     enough = max(2, int(len(sample) * LABEL_SHARE))
     labels = sum(1 for line in sample if _LABEL.match(line)) >= enough
@@ -164,7 +162,7 @@ def _clean(piece: str) -> str:
         piece = _BROKEN_ANSI.sub("", piece)
     if "\0" in piece:
         piece = piece.replace("\0", "")
-    if piece.endswith(")") or piece.endswith("cluster]"):
+    if piece.endswith((")", "cluster]")):
         piece = _REPEATED.sub("", piece)
     return piece.rstrip()
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from sluggish.facts.log import PythonError
@@ -21,9 +21,13 @@ LONGEST = 400
 MAX_MESSAGE = 600
 
 #   File "/home/u/train.py", line 118, in main
-_FRAME = re.compile(r'\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,8}), in (?P<fn>\S{1,200})')
+_FRAME = re.compile(
+    r'\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,8}), in (?P<fn>\S{1,200})'
+)
 # rich: /home/u/train.py:118 in main
-_RICH_FRAME = re.compile(r"(?P<file>/[^\s:]{1,400}\.py):(?P<line>\d{1,8}) in (?P<fn>[\w<>.]{1,200})")
+_RICH_FRAME = re.compile(
+    r"(?P<file>/[^\s:]{1,400}\.py):(?P<line>\d{1,8}) in (?P<fn>[\w<>.]{1,200})"
+)
 # torch.cuda.OutOfMemoryError: CUDA out of memory. ...     KeyError: 'x'     StopIteration
 _END = re.compile(
     r"(?P<type>(?:[A-Za-z_][\w]{0,80}\.){0,8}[A-Z_][\w]{0,80})(?:: ?(?P<message>.*))?\Z", re.DOTALL
@@ -32,10 +36,13 @@ _ERROR_NAME = re.compile(
     r"(?:Error|Exception|Interrupt|Exit|Iteration|Warning|Timeout|Fault|Abort|Failure|OOM|Full"
     r"|Empty|NotMet)\w{0,20}\Z"
 )
-_CHAIN = (
-    "The above exception was the direct cause of the following exception:",
-    "During handling of the above exception, another exception occurred:",
-)
+_CAUSED = "The above exception was the direct cause of the following exception:"
+_HANDLING = "During handling of the above exception, another exception occurred:"
+_CONTROL_FLOW = (
+    "Empty", "Full", "StopIteration", "KeyError", "AttributeError", "ImportError", "LookupError",
+    "ModuleNotFoundError", "FileNotFoundError", "IndexError",
+)  # fmt: skip
+"""Raised and caught on purpose: what was raised while handling one of these is the story."""
 _NOT_USER = (
     "site-packages/", "dist-packages/", "/lib/python", "<frozen", "<string>", "/torch/",
     "/torchrun", "/deepspeed/", "/bin/accelerate",
@@ -91,6 +98,8 @@ class _Open:
     root: PythonError | None = None
     """The exception that this one was raised from or while handling."""
     chained: bool = False
+    control_flow: bool = False
+    """The root is an exception that programs catch on purpose."""
     ended: PythonError | None = None
     message: list[str] = field(default_factory=list[str])
 
@@ -105,8 +114,8 @@ def parse(lines: Iterable[Line]) -> Iterator[PythonError]:
         voice = _voice(line)
         now = open_by.get(voice)
         if START in line.text:
-            if now is not None and not now.chained and now.ended is not None:
-                yield _finish(now)
+            if now is not None and not now.chained:
+                yield from _finish(now)
                 now = None
             open_by[voice] = _begin(line, now)
             continue
@@ -115,12 +124,10 @@ def parse(lines: Iterable[Line]) -> Iterator[PythonError]:
             continue
         if not _continue(now, line):
             del open_by[voice]
-            if now.ended is not None:
-                yield _finish(now)
+            yield from _finish(now)
             yield from _bare(line)
     for now in open_by.values():
-        if now.ended is not None:
-            yield _finish(now)
+        yield from _finish(now)
 
 
 def _voice(line: Line) -> object:
@@ -129,10 +136,11 @@ def _voice(line: Line) -> object:
 
 
 def _begin(line: Line, before: _Open | None) -> _Open:
-    root = None
+    now = _Open(started=line, at=line.at)
     if before is not None and before.chained:
-        root = before.root or (_finish(before) if before.ended else None)
-    return _Open(started=line, at=line.at, root=root)
+        now.control_flow = before.control_flow
+        now.root = before.root or next(_finish(before), None)
+    return now
 
 
 def _continue(now: _Open, line: Line) -> bool:
@@ -159,8 +167,10 @@ def _continue(now: _Open, line: Line) -> bool:
 def _after_end(now: _Open, text: str) -> bool:
     """After the exception's line: more lines of its message, or the word that it is chained."""
     stripped = text.strip()
-    if stripped in _CHAIN:
+    if stripped in (_CAUSED, _HANDLING) and now.ended is not None:
         now.chained = True
+        name = (now.root or now.ended).type.rsplit(".", 1)[-1]
+        now.control_flow = stripped == _HANDLING and name in _CONTROL_FLOW
         return True
     if now.chained or not stripped:
         return now.lines <= LONGEST
@@ -172,7 +182,9 @@ def _after_end(now: _Open, text: str) -> bool:
 
 def _goes_on(text: str) -> bool:
     """Known second lines of messages: NCCL's last error, CUDA's advice."""
-    return text.startswith(("nccl", "Last error:", "CUDA kernel errors", "For debugging", "Compile"))
+    return text.startswith(
+        ("nccl", "Last error:", "CUDA kernel errors", "For debugging", "Compile")
+    )
 
 
 def _note_frame(now: _Open, frame: re.Match[str]) -> None:
@@ -200,21 +212,16 @@ def _error(now: _Open, line: Line, end: re.Match[str]) -> PythonError:
     )
 
 
-def _finish(now: _Open) -> PythonError:
-    """The exception where the chain began, with what the later ones knew of time and message."""
-    assert now.ended is not None
-    error = now.root or now.ended
-    if now.root is None and now.message:
-        message = " ".join((error.message, *now.message))[:MAX_MESSAGE]
-        error = _replaced(error, message)
-    return error
-
-
-def _replaced(error: PythonError, message: str) -> PythonError:
-    return PythonError(
-        node=error.node, rank=error.rank, at=error.at, type=error.type, message=message,
-        frame=error.frame, pid=error.pid, order=error.order, line=error.line,
-    )  # fmt: skip
+def _finish(now: _Open) -> Iterator[PythonError]:
+    """The exception where the chain began; nothing if no exception's line was ever seen."""
+    last = now.ended
+    if now.root is not None and (
+        last is None or not now.control_flow or is_fallout(last.type, last.message)
+    ):
+        yield now.root
+    elif last is not None:
+        message = " ".join((last.message, *now.message))[:MAX_MESSAGE]
+        yield replace(last, message=message)
 
 
 # RuntimeError: transform: failed to synchronize: ...   (no traceback: what somebody mailed)

@@ -1,0 +1,163 @@
+"""The job's stdout and stderr: NCCL, PyTorch, Python, Slurm and the training loop in one text.
+
+What it shows: whatever the ranks and their launcher printed. Privileges: those of the job's
+owner, or group read on the file. Cost: one read of the file; a big one is read by windows
+(`sluggish/evidence/logscan.py`). Traps: file order is not time order, a block-buffered process
+prints 30 min late (Lightning-AI/pytorch-lightning #20434); keep-alive lines keep the file's time
+fresh while training is dead (bigscience tr11 chronicles); the ranks that print the timeout are
+the victims.
+"""
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sluggish.facts.log import (
+    LogSign,
+    LogSpan,
+    ProcessExit,
+    Progress,
+    PythonError,
+    SlurmMessage,
+    Version,
+)
+from sluggish.facts.origin import Origin
+from sluggish.loglines import launch, readers, training
+from sluggish.loglines.line import Line
+from sluggish.loglines.prefix import lines
+from sluggish.loglines.stamps import zone_of
+
+ID = "job_log"
+COMMAND = 'cat "$SLUGGISH_JOB_LOG"'
+BINARY = False
+
+FACTS: tuple[type, ...] = (
+    LogSpan, Progress, PythonError, ProcessExit, SlurmMessage, LogSign, Version, *readers.FACTS,
+)  # fmt: skip
+
+NEEDLES: tuple[bytes, ...] = readers.NEEDLES
+"""Fixed strings around which a big log is read."""
+AHEAD: dict[bytes, int] = {b"Traceback (most recent call last)": 24_000}
+"""Bytes wanted behind a string: a traceback of some ranks, mixed."""
+
+STEPS_A_RANK = 64
+STEPS_IN_ALL = 2_000
+FIRST_STEPS = 50
+MOST_OF_A_KIND = 20_000
+"""Facts kept of any other type of one log; the first and the last halves."""
+
+# What speaks for a job log: one strong word, or some lines of a training loop.
+_STRONG = re.compile(
+    rb"NCCL (?:INFO|WARN|version)|WorkNCCL\(|ProcessGroupNCCL|Traceback \(most recent call last\)"
+    rb"|\[rank\d{1,6}\]:|slurmstepd: |srun: (?:error|Job|Force|Terminating|Step)"
+    rb"|torch\.distributed|torch/distributed|failed \(exitcode: |elastic\.multiprocessing"
+    rb"|\*\*\*\*\* Running training|CUDA out of memory|slurm_script: line|noticed that process rank"
+    rb"|DataLoader worker \(pid|elapsed time per iteration|CUDA error: |RuntimeError: "
+    rb"|OutOfMemoryError|store based barrier|ncclUnhandledCudaError|ncclInternalError"
+)
+_LOOP = re.compile(
+    rb"(?i)%\|[^|\n]{0,400}\| ?\d+/\d+ \[|\b(?:epoch|step|iter(?:ation)?)\b[ :=#\[(]{0,4}\d+"
+    rb"|\bloss\b|\bcheckpoint|\btok(?:ens)?/s|it/s\b|s/it\b|\bep \d+ train"
+)
+# What is surely another probe's text: a kernel log that quotes a process, a tool's output.
+_NOT_OURS = re.compile(
+    rb"\A\s{0,8}(?:\{|<\?xml|%!|JobId=|NodeName=|CA '|hca_id:|Infiniband device|==> |Process \d+: )"
+    rb"|\A[^\n]{0,80}\bkernel: |\A\[ {0,8}\d+\.\d{6}\]|\A\[ {0,6}\+"
+    rb"|\A\[[A-Z][a-z]{2} [A-Z][a-z]{2} "
+    rb"|\A\d{4}-\d\d-\d\dT[\d:,.+-]{10,30} (?:\S+ kernel: |NVRM|mlx5|pci)|\A=+NVSMI LOG=+"
+    rb"|\AThread \d|\ACurrent thread 0x|\AJobID\|"
+)
+LEAST_LOOP_LINES = 3
+
+
+def sniff(head: bytes) -> bool:
+    """Whether this is what a training job prints."""
+    text = head.lstrip(b"\xef\xbb\xbf")
+    if _NOT_OURS.match(text):
+        return False
+    if b"NCCL RAS client" in text[:4096] or (
+        b"Job summary" in text and b"Communicators..." in text
+    ):
+        return False
+    if _STRONG.search(text):
+        return True
+    loop = sum(1 for line in re.split(rb"[\r\n]", text)[:4_000] if _LOOP.search(line[:2_000]))
+    return loop >= LEAST_LOOP_LINES
+
+
+def parse(text: str, origin: Origin) -> Iterator[Any]:
+    """Everything that the readers of log lines find. An empty log is legal: it spans nothing."""
+    cleaned = list(lines(text, origin))
+    zone = zone_of(origin)
+    yield _span(text, cleaned, origin)
+    yield from _calm(training.parse(cleaned))
+    yield from _at_most(launch.parse(cleaned, zone))
+    for read in readers.READERS:
+        yield from _at_most(read(cleaned))
+
+
+def _span(text: str, cleaned: Sequence[Line], origin: Origin) -> LogSpan:
+    times = [line.at for line in cleaned if line.at is not None]
+    return LogSpan(
+        node=origin.node,
+        path=origin.path,
+        bytes_total=max(origin.size, 0) or len(text.encode("utf-8", "replace")),
+        bytes_read=len(text.encode("utf-8", "replace")),
+        first_at=_edge(times, min),
+        last_at=_edge(times, max),
+        mtime=origin.mtime,
+        nccl_debug=_debug_level(text),
+    )
+
+
+def _edge(times: list[datetime], pick: Callable[[list[datetime]], datetime]) -> datetime | None:
+    return pick(times) if times else None
+
+
+def _debug_level(text: str) -> str | None:
+    """INFO where its lines are there; the version line comes with WARN already."""
+    if " NCCL INFO " in text:
+        return "INFO"
+    return "WARN" if " NCCL WARN " in text or "NCCL version " in text else None
+
+
+def _calm(found: Iterable[Progress]) -> Iterator[Progress]:
+    """Progress in the order of the log: all rare marks, and of steps the first and the last.
+
+    A log with ten million step lines must not become ten million facts.
+    """
+    first: list[Progress] = []
+    by_rank: dict[object, deque[Progress]] = {}
+    latest: deque[Progress] = deque(maxlen=STEPS_IN_ALL)
+    marks: deque[Progress] = deque(maxlen=MOST_OF_A_KIND)
+    for fact in found:
+        if fact.kind not in ("step", "evaluation"):
+            marks.append(fact)
+            continue
+        if len(first) < FIRST_STEPS:
+            first.append(fact)
+        latest.append(fact)
+        if fact.rank not in by_rank and len(by_rank) >= MOST_OF_A_KIND:
+            continue
+        by_rank.setdefault(fact.rank, deque(maxlen=STEPS_A_RANK)).append(fact)
+    kept = {id(fact): fact for fact in (*first, *latest, *marks)}
+    kept |= {id(fact): fact for rank in by_rank.values() for fact in rank}
+    yield from sorted(kept.values(), key=lambda fact: fact.order)
+
+
+def _at_most(found: Iterable[Any]) -> Iterator[Any]:
+    """The first half and the last half of the limit, for each type of fact."""
+    half = MOST_OF_A_KIND // 2
+    given: dict[type, int] = {}
+    late: dict[type, deque[Any]] = {}
+    for fact in found:
+        kind: type = type(fact)
+        given[kind] = given.get(kind, 0) + 1
+        if given[kind] <= half:
+            yield fact
+        else:
+            late.setdefault(kind, deque(maxlen=half)).append(fact)
+    for facts in late.values():
+        yield from facts
