@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sluggish.causes import EXIT_CODES, Cause
+from sluggish.causes import EXIT_CODES, Cause, Level
 from sluggish.findings import Finding, Role, Strength
 from sluggish.report import words
 from sluggish.text import safe
@@ -15,14 +15,12 @@ MOST_EVIDENCE = 9
 MOST_CULPRITS = 4
 MOST_GAPS = 7
 MOST_HOUSEKEEPING = 4
-NO_DRAIN = (
+NO_NODE_AT_FAULT = (
     Cause.RANK_DESYNC,
     Cause.DATA_STALL,
     Cause.APP_CRASH,
     Cause.CONFIG,
     Cause.MEMORY,
-    Cause.STRAGGLER,
-    Cause.UNKNOWN,
 )
 _ASCII = str.maketrans({"✗": "x", "✓": "+", "·": "-", "↔": "-", "…": "~"})  # fmt: skip
 _COLOUR = {"✗": "31", "✓": "32", "·": "2", "?": "33", "!": "33"}
@@ -68,7 +66,7 @@ def _wrap(head: str, text: str, look: Look, indent: int | None = None) -> list[s
 
 def _head(d: Diagnosis, look: Look) -> Iterator[str]:
     verdict = d.verdict
-    yield from _wrap("", _title(d), look, indent=2)
+    yield _title(d, look.width)
     yield ""
     yield from _headline(verdict, look)
     yield from _culprits(verdict, look)
@@ -83,33 +81,43 @@ def _head(d: Diagnosis, look: Look) -> Iterator[str]:
         yield from _wrap("NEXT      ", verdict.next_probe, look)
 
 
-def _title(d: Diagnosis) -> str:
-    job, summary = d.job, d.summary
-    parts = [f"sluggish {d.tool_version}".strip()]
-    if job is None:
-        parts.append("job not known")
-    else:
-        user = f"({safe(job.user, 40)})" if job.user else ""
-        parts.append(
-            " ".join(p for p in ("job", safe(job.id, 40), safe(job.name or "", 60), user) if p)
-        )
-    if summary.nodes:
-        count = len(summary.nodes)
-        size = f"{count} node" + ("s" if count > 1 else "")
-        if summary.gpus_per_node:
-            model = words.model(summary.gpu_model) if summary.gpu_model else "GPUs"
-            size += f" x {summary.gpus_per_node} {model}"
-        parts.append(size)
-    elif summary.world_size:
-        parts.append(f"{summary.world_size} ranks")
-    state = safe(job.state, 30).lower() if job and job.state else ""
+def _title(d: Diagnosis, width: int) -> str:
+    """One line always, so that the verdict stands in the third."""
+    summary = d.summary
+    state = safe(d.job.state, 20).lower() if d.job and d.job.state else ""
     if summary.elapsed_s is not None:
         state = f"{state or 'age'} {words.lasting(summary.elapsed_s)}"
-    parts += [state] if state else []
+    looks = [""]
     if d.taken_at:
         took = f" in {summary.took_s:.0f} s" if summary.took_s else ""
-        parts.append(f"looked {words.clock(d.taken_at)}{took}")
-    return "  ".join(parts)
+        looks = [
+            f"looked {d.taken_at:%Y-%m-%d %H:%M:%S}Z{took}",
+            f"looked {d.taken_at:%H:%M:%S}Z{took}",
+        ]
+    head = (f"sluggish {d.tool_version}".strip(), _job(d), _size(d), state)
+    lines = ["  ".join(part for part in (*head, at) if part) for at in looks]
+    line = safe(next((line for line in lines if len(line) <= width), lines[-1]))
+    return line if len(line) <= width else line[: width - 1] + "…"
+
+
+def _job(d: Diagnosis) -> str:
+    if d.job is None:
+        return "job not known"
+    user = f"({safe(d.job.user, 20)})" if d.job.user else ""
+    parts = ("job", safe(d.job.id, 20), safe(d.job.name or "", 24), user)
+    return " ".join(part for part in parts if part)
+
+
+def _size(d: Diagnosis) -> str:
+    summary = d.summary
+    if not summary.nodes:
+        return f"{summary.world_size} ranks" if summary.world_size else ""
+    count = len(summary.nodes)
+    size = f"{count} node" + ("s" if count > 1 else "")
+    if not summary.gpus_per_node:
+        return size
+    model = words.model(summary.gpu_model) if summary.gpu_model else "GPUs"
+    return f"{size} x {summary.gpus_per_node} {model}"
 
 
 def _headline(verdict: Verdict, look: Look) -> Iterator[str]:
@@ -290,10 +298,7 @@ def _ruled_out(d: Diagnosis, look: Look) -> Iterator[str]:
 
 def _remedies(d: Diagnosis, look: Look) -> Iterator[str]:
     evidence = f"; evidence: {safe(d.bundle, 80)}" if d.bundle else ""
-    drain = any("State=DRAIN" in command for r in d.remedies for command in r.commands)
-    why = "no drain: no node is at fault; " if d.verdict.cause in NO_DRAIN and not drain else ""
-    if d.verdict.shared and not drain:
-        why = "no drain: the cause is shared by many nodes; "
+    why = _why_no_drain(d)
     yield from _wrap("", f"DO THIS, IN ORDER ({why}nothing was changed{evidence})", look, indent=2)
     if not d.remedies:
         yield "   nothing to do"
@@ -305,6 +310,22 @@ def _remedies(d: Diagnosis, look: Look) -> Iterator[str]:
             text += f"; needs {'' if remedy.needs == 'root' else 'a '}{remedy.needs}"
         yield from _wrap(f"{number:>2} ", text, look)
         yield from (f"   {safe(command, 1_000)}" for command in remedy.commands)
+
+
+def _why_no_drain(d: Diagnosis) -> str:
+    verdict = d.verdict
+    if any("State=DRAIN" in command for remedy in d.remedies for command in remedy.commands):
+        return ""
+    if verdict.shared:
+        return "no drain: the cause is shared by many nodes; "
+    if verdict.cause in NO_NODE_AT_FAULT:
+        return "no drain: no node is at fault; "
+    if verdict.cause is Cause.UNKNOWN:
+        return "no drain: no cause is proved; "
+    hardware = verdict.cause in (Cause.GPU_FAULT, Cause.IB_FAULT)
+    if hardware and verdict.confidence.level is not Level.HIGH:
+        return "no drain: confidence is not high; "
+    return ""
 
 
 def _not_checked(d: Diagnosis, look: Look) -> Iterator[str]:
