@@ -1,0 +1,157 @@
+"""GPU-LOST and GPU-SXID: GPU trouble told without the word Xid, and errors of the NVSwitch."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from sluggish.catalog.xid import sxid
+from sluggish.causes import Family
+from sluggish.correlate.window import When
+from sluggish.facts.derived import Look, Onset, Place
+from sluggish.facts.gpu import Gpu, GpuTrouble, SXid, Xid
+from sluggish.facts.host import KernelSpan
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.rules.xid.common import (
+    SOURCE,
+    WHEN_WORDS,
+    Scene,
+    all_clear,
+    is_others,
+    mark_shared,
+    same_node,
+    scene,
+    spot,
+    standing,
+    subject,
+)
+
+SAME_LOSS = timedelta(minutes=5)
+"""An Xid of the same GPU this near tells the same fault, and GPU-XID speaks of it."""
+# kind -> subtype, action, words, strength in the window
+_KINDS = {
+    "fallen_off": ("off_bus", "reboot_node", "has fallen off the bus", Strength.DECISIVE),
+    "gpu_lost": ("off_bus", "reboot_node", "is lost from the bus", Strength.STRONG),
+    "init_failed": ("missing", "reboot_node", "did not initialise", Strength.STRONG),
+    "reset_required": ("xid", "reset_gpu", "the driver wants a GPU reset", Strength.STRONG),
+    "uvm_fatal": ("xid", "reboot_node", "unified memory is broken until a reboot", Strength.DECISIVE),
+    "nvlink": ("nvlink", "check_fabric", "an NVLink was not found at its peer", Strength.WEAK),
+}  # fmt: skip
+_OF_A_GPU = frozenset({"fallen_off", "gpu_lost", "init_failed"})
+_WANTS = (Gpu, Xid, Look, Onset, Place)
+SWITCH_ECHO = 12028
+"""Access to a dead GPU or process (driver: non-fatal); some tools call it fatal."""
+
+
+@rule("GPU-LOST", family=Family.KERNEL, needs=(GpuTrouble,), wants=_WANTS)
+def gpu_lost(view: View) -> Iterator[Finding]:
+    """The kernel log tells of a lost or unusable GPU without the word Xid."""
+    now = scene(view)
+    found = [_trouble(now, t) for t in view.all(GpuTrouble) if not _told_by_xid(view, t)]
+    yield from mark_shared(found)
+
+
+def _told_by_xid(view: View, trouble: GpuTrouble) -> bool:
+    return any(
+        same_node(x.node, trouble.node)
+        and trouble.pci in (None, x.pci)
+        and (x.at is None or trouble.at is None or abs(x.at - trouble.at) <= SAME_LOSS)
+        for x in view.all(Xid)
+    )
+
+
+def _trouble(now: Scene, trouble: GpuTrouble) -> Finding:
+    subtype, action, words, strength = _KINDS.get(
+        trouble.kind, (None, None, "driver and library versions do not match", Strength.WEAK)
+    )
+    where = now.when(trouble.at)
+    return Finding(
+        node=trouble.node,
+        subject=subject(now, trouble.node, trouble.pci),
+        role=_role(now, trouble, where) if subtype else Role.CONTEXT,
+        strength=_strength(now, trouble, where, strength),
+        at=trouble.at,
+        says=(f"GPU {words}" if trouble.kind in _OF_A_GPU else words)
+        + (f"; {WHEN_WORDS[where]}" if where in WHEN_WORDS else ""),
+        quote=trouble.line,
+        source=SOURCE,
+        spots=(spot(now, trouble.node, trouble.pci, None),),
+        subtype=subtype,
+        action=action,
+    )
+
+
+def _role(now: Scene, trouble: GpuTrouble, where: When) -> Role:
+    if where is When.TEARDOWN:
+        return Role.CONSEQUENCE
+    if where is When.HISTORY or is_others(now, trouble.node, trouble.pci):
+        return Role.HOUSEKEEPING
+    lasting = trouble.kind == "fallen_off" and standing(now, trouble.node, trouble.pci) is not False
+    return Role.CONTEXT if where is When.EARLIER and not lasting else Role.ROOT
+
+
+def _strength(now: Scene, trouble: GpuTrouble, where: When, full: Strength) -> Strength:
+    if trouble.pci is None and full is Strength.DECISIVE and trouble.kind == "fallen_off":
+        full = Strength.STRONG
+    sure = where is When.CAUSE or (
+        where is When.UNKNOWN and bool(standing(now, trouble.node, trouble.pci))
+    )
+    return Strength.STRONG if full is Strength.DECISIVE and not sure else full
+
+
+@rule("GPU-SXID", family=Family.KERNEL, needs=(SXid,), wants=(*_WANTS, KernelSpan))
+def gpu_sxid(view: View) -> Iterator[Finding]:
+    """An NVSwitch of the node reported an error."""
+    now = scene(view)
+    found = [_switch(now, view, s) for s in view.all(SXid)]
+    yield from mark_shared(found)
+    if not found and (clear := all_clear(view, "SXid")):
+        yield clear
+
+
+def _switch(now: Scene, view: View, fact: SXid) -> Finding:
+    where = now.when(fact.at)
+    entry = sxid(fact.code)
+    part, strength = _switch_part(view, fact, where)
+    name = entry.name.replace("_", " ") if entry else "an error that is not known here"
+    word = {True: "fatal", False: "not fatal", None: "severity not printed"}[fact.fatal]
+    link = f", link {fact.link}" if fact.link is not None else ""
+    return Finding(
+        node=fact.node,
+        subject=f"nvswitch {fact.pci}",
+        role=part,
+        strength=strength,
+        at=fact.at,
+        says=f"SXid {fact.code} ({word}{link}): {name}"
+        + (f"; {WHEN_WORDS[where]}" if where in WHEN_WORDS else ""),
+        quote=fact.line,
+        source=SOURCE,
+        spots=(Spot(node=fact.node),),
+        subtype="nvswitch",
+        action="check_fabric" if part is Role.ROOT else "none",
+    )
+
+
+def _switch_part(view: View, fact: SXid, where: When) -> tuple[Role, Strength]:
+    """The printed word counts; where there is none, the class of the Fabric Manager guide."""
+    entry = sxid(fact.code)
+    guide = entry.guide if entry else None
+    if fact.code == SWITCH_ECHO and not fact.fatal and _gpu_fault_near(view, fact):
+        return Role.CONSEQUENCE, Strength.WEAK
+    fatal = fact.fatal or (fact.fatal is None and guide == "always-fatal")
+    if not fatal:
+        return Role.CONTEXT, Strength.WEAK
+    if where is When.TEARDOWN:
+        return Role.CONSEQUENCE, Strength.STRONG
+    if where is When.HISTORY:
+        return Role.HOUSEKEEPING, Strength.STRONG
+    if where is When.EARLIER:
+        return Role.CONTEXT, Strength.STRONG
+    sure = where is When.CAUSE and fact.fatal
+    return Role.ROOT, Strength.DECISIVE if sure else Strength.STRONG
+
+
+def _gpu_fault_near(view: View, fact: SXid) -> bool:
+    return any(
+        same_node(x.node, fact.node)
+        and (x.at is None or fact.at is None or abs(x.at - fact.at) <= SAME_LOSS)
+        for x in view.all(Xid)
+    )
