@@ -39,7 +39,7 @@ BINARY = False
 _KEY = re.compile(r"ports/(\d{1,3})/(?:hw_)?counters/(\w{1,80})\Z")
 _CARRIER = re.compile(r"device/net/[^/]{1,15}/carrier_changes\Z")
 _SNIFF = re.compile(
-    rb"^(?:[^\s:]{0,200}[/:])?[A-Za-z][\w.-]{0,63}/ports/\d{1,3}/(?:hw_)?counters/\w+:",
+    rb"^(?:\S{0,200}[/:])?[A-Za-z][\w.-]{0,63}/ports/\d{1,3}/(?:hw_)?counters/\w+:",
     re.MULTILINE,
 )
 _PORT_FILE = re.compile(rb"/ports/\d{1,3}/(?:state|phys_state|rate):")

@@ -45,7 +45,8 @@ FACTS: tuple[type, ...] = (Port, RdmaDevices)
 BINARY = False
 
 _SNIFF = re.compile(
-    rb"^(?:[^\s:]{0,200}[/:])?[A-Za-z][\w.-]{0,63}/ports/\d{1,3}/(?:state|phys_state|rate|link_layer):",
+    rb"^(?:\S{0,200}[/:])?[A-Za-z][\w.-]{0,63}/ports/\d{1,3}/"
+    rb"(?:state|phys_state|rate|link_layer):",
     re.MULTILINE,
 )
 _PORT_KEY = re.compile(r"ports/(\d{1,3})/(.+)\Z")
