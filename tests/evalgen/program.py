@@ -91,16 +91,19 @@ def run(
     *,
     starts_at: float,
     dies: dict[int, float] | None = None,
+    freezes: dict[int, float] | None = None,
     broken: dict[int, float] | None = None,
     wire_s: float = 0.009,
     **recorder: Any,
 ) -> None:
     """Run the programs until nothing moves or the look is taken; leaves recorders and states.
 
-    `dies`: rank -> time at which its process is gone. `broken`: rank -> time from which no
+    `dies`: rank -> time at which its process is gone. `freezes`: rank -> time from which its CPU
+    side hangs in the kernel. `broken`: rank -> time from which no
     collective with it gets through, though it posts.
     """
-    dies, broken = dies or {}, broken or {}
+    dies, freezes, broken = dies or {}, freezes or {}, broken or {}
+    ends = dies | freezes
     lanes: dict[int, _Lane] = {}
     for rank in world.ranks:
         rank.recorder = Recorder(
@@ -114,11 +117,11 @@ def run(
     while moved:
         moved = False
         for lane in lanes.values():
-            limit = min(dies.get(lane.rank.rank, 9e18), world.taken_at)
+            limit = min(ends.get(lane.rank.rank, 9e18), world.taken_at)
             moved |= _enqueue(world, lane, limit)
             moved |= _drain(lane, lanes, joins, broken, wire_s, world.taken_at)
     for lane in lanes.values():
-        _settle(lane, world.taken_at, dies)
+        _settle(lane, world.taken_at, dies, freezes)
 
 
 def _enqueue(world: World, lane: _Lane, limit: float) -> bool:
@@ -190,7 +193,7 @@ def _drain(
     """The GPU side: run the head of the stream if it can run."""
     moved = False
     while lane.queue:
-        op, _call, enqueued, key = lane.queue[0]
+        op, call, enqueued, key = lane.queue[0]
         if op.kind == "compute":
             lane.gpu = max(lane.gpu, enqueued) + op.seconds
             lane.queue.pop(0)
@@ -204,6 +207,9 @@ def _drain(
             if me not in joins.setdefault(k, {}):
                 joins[k][me] = (op, max(lane.gpu, enqueued))
                 moved = True
+                if lane.rank.recorder is not None and call is not None:
+                    begun = max(lane.gpu, enqueued) + 0.05 + lane.rank.node.offset_s
+                    lane.rank.recorder.start(call, at_ns=int(begun * 1e6) * 1000)
         if not _over(lane, lanes, keys, op, joins, broken, wire_s, limit):
             break
         moved = True
@@ -244,13 +250,15 @@ def _over(
     return True
 
 
-def _settle(lane: _Lane, limit: float, dies: dict[int, float]) -> None:
+def _settle(lane: _Lane, limit: float, dies: dict[int, float], freezes: dict[int, float]) -> None:
     """What the rank is doing when it is looked at."""
     rank = lane.rank
     rank.pending = [call for _, call, _, _ in lane.queue if call is not None]
     head = lane.queue[0][0] if lane.queue else None
     if rank.rank in dies:
         rank.alive, rank.doing = False, "gone"
+    elif rank.rank in freezes:
+        rank.doing, rank.state, rank.cpu_cores = "host", "D", 0.0
     elif lane.stopped:
         rank.doing = "host"
         rank.state, rank.wchan, rank.cpu_cores = "S", "futex_wait_queue", 0.02

@@ -243,8 +243,14 @@ class World:
     stack_ranks: tuple[int, ...] | None = None
     sacct_rows: list[str] = field(default_factory=list)
     node_lines: list[str] = field(default_factory=list)
+    nodes_wanted: int = 0
+    """Of a job that has none yet."""
     comms: list[Any] = field(default_factory=list)
     """Communicators as NCCL made them, for RAS and the init lines."""
+
+    @property
+    def zone_s(self) -> int:
+        return self.nodes[0].zone_s if self.nodes else 0
 
     def kernel(self, node: Node, t: float, text: str) -> None:
         """The kernel of a node prints a line at true time t."""
@@ -391,3 +397,13 @@ def _boot_lines(world: World) -> None:
             world.job_started - t - 41.5,
             "IPv6: ADDRCONF(NETDEV_CHANGE): ens41f0np0: link becomes ready",
         )
+
+
+def boot_before(node: Node, t: float) -> None:
+    """Have the node booted at t at the latest, the lines of its boot with it."""
+    if node.boot_at <= t:
+        return
+    first, node.boot_at = node.boot_at, t
+    node.kernel_lines = [
+        (w - first + t, s) if w < first + 60 else (w, s) for w, s in node.kernel_lines
+    ]

@@ -41,8 +41,9 @@ def _ranges(numbers: list[int], width: int) -> str:
 
 def job(world: World) -> str:
     """`scontrol -o show job J`."""
-    zone = world.nodes[0].zone_s
-    n, tasks = len(world.nodes), len(world.ranks)
+    zone = world.zone_s
+    n = len(world.nodes) or world.nodes_wanted
+    tasks = len(world.ranks) or n * 8
     pending = world.state == "PENDING"
     end = world.ended or world.job_started + 2 * 86400
     ran = 0.0 if pending else (world.ended or world.taken_at) - world.job_started
@@ -71,7 +72,7 @@ def job(world: World) -> str:
         f"Licenses=(null) Network=(null) Command={home}/train.sbatch WorkDir={home} "
         f"StdErr={home}/logs/{world.job_name}-{world.job_id}.log StdIn=/dev/null "
         f"StdOut={home}/logs/{world.job_name}-{world.job_id}.log Power= "
-        f"TresPerNode=gres/gpu:{gres}:{len(world.nodes[0].gpus)}\n"
+        f"TresPerNode=gres/gpu:{gres}:{tasks // n}\n"
     )
 
 
@@ -113,7 +114,7 @@ SACCT = "JobID|JobIDRaw|State|NodeList|Start|End|ExitCode|Reason"
 
 
 def sacct(world: World) -> str:
-    zone = world.nodes[0].zone_s
+    zone = world.zone_s
     nodelist = fold([n.name for n in world.nodes])
     start = slurm(world.job_started, zone)
     end = slurm(world.ended, zone) if world.ended else "Unknown"

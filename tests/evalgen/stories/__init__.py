@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from . import desync, quiet
+from . import desync, hardware, host, quiet, startup
 from .common import Expected, Story
 
 STORIES: dict[str, Story] = {
-    story.__name__: story for module in (desync, quiet) for story in module.STORIES
+    story.__name__: story
+    for module in (desync, hardware, host, startup, quiet)
+    for story in module.STORIES
 }
 
 __all__ = ["STORIES", "Expected", "Story"]
