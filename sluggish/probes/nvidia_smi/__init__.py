@@ -52,7 +52,7 @@ def parse(text: str, origin: Origin) -> Iterator[Gpu | GpuCount | SmiFailure]:
     if report is None:
         fatal = failures.fatal(troubles)
         if fatal:
-            raise ValueError(f"nvidia-smi failed: {fatal}")
+            raise ValueError(f"expected an answer of nvidia-smi, it failed: {fatal}")
         raise ValueError("expected nvidia-smi -q -x, -q, its table or query CSV")
     node = origin.node or report.hostname
     for gpu in report.gpus:

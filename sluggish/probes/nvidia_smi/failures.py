@@ -12,7 +12,7 @@ _PCI = r"(?P<pci>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 # Unable to determine the device handle for GPU 0000:01:00.0: Not Found
 # Unable to determine the device handle for gpu 0000:1b:00.0: GPU is lost.  Reboot the system ...
 _HANDLE = re.compile(
-    rf"Unable to determine the device handle for gpu ?(?:\d{{1,3}})?:? ?{_PCI}?:? ?"
+    rf"Unable to determine the device handle for gpu ?(?:\d{{1,3}}(?![0-9A-Fa-f]))?:? ?{_PCI}?:? ?"
     r"(?P<why>.{0,160})",
     re.IGNORECASE,
 )
