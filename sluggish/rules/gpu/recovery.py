@@ -24,7 +24,7 @@ def gpu_recovery(view: View) -> Iterator[Finding]:
     found += _by_word(view)
     yield from mark_shared(found)
     known = [g for g in view.all(Gpu) if g.recovery_action is not None]
-    if known and not any(f.role is Role.ROOT for f in found):
+    if known and not found:
         nodes = {g.node for g in known}
         says = f"no recovery action asked for on {len(known)} GPUs{on_nodes(nodes)}"
         yield all_clear(view, says, "nvidia-smi", nodes)

@@ -1,0 +1,415 @@
+"""GPU rules: fires, stays silent, boundary, blind; and the guards against naming a healthy node."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sluggish.facts.derived import Look, Place
+from sluggish.facts.gpu import Gpu, GpuCount, GpuSample, SmiFailure, Xid
+from sluggish.facts.host import HungTask, KernelSpan, NodeIdentity, RankProcess
+from sluggish.facts.store import Facts, Gap
+from sluggish.findings import Finding, Role, Rule, Strength, ask
+from sluggish.rules.gpu import RULES
+from sluggish.rules.gpu.memory import gpu_ecc, gpu_remap
+from sluggish.rules.gpu.missing import gpu_missing
+from sluggish.rules.gpu.recovery import gpu_fabric, gpu_recovery
+from sluggish.rules.gpu.slow import slow_gpu
+from sluggish.rules.gpu.stuck import gpu_stuck
+
+T0 = datetime(2026, 11, 24, 3, 0, tzinfo=UTC)
+BUS = [f"0000:{n:02x}:00.0" for n in range(8)]
+
+
+def look(*nodes: str, gpus: int | None = None) -> Look:
+    return Look(
+        at=T0 + timedelta(hours=1), nodes=nodes, world_size=None, job_started_at=T0, loose=False,
+        gpus_per_node=gpus,
+    )  # fmt: skip
+
+
+def gpu(node: str = "a", index: int = 0, **more: Any) -> Gpu:
+    return Gpu(node=node, index=index, pci=BUS[index], **more)
+
+
+def count(node: str | None, n: int, source: str = "nvidia-smi") -> GpuCount:
+    return GpuCount(node=node, source=source, count=n, pci=tuple(BUS[:n]))
+
+
+def observe(rule: Rule, *facts: Any, seen: tuple[type, ...] = ()) -> list[Finding]:
+    store = Facts()
+    for fact in facts:
+        if isinstance(fact, Gap):
+            store.gaps.append(fact)
+            continue
+        store.add(fact)
+        store.seen[type(fact)].add(getattr(fact, "node", None))
+    for kind in seen:
+        store.seen[kind] |= {"a", "b", "c"}
+    return list(ask(rule, store))
+
+
+def roots(found: list[Finding]) -> list[Finding]:
+    return [f for f in found if f.role is Role.ROOT]
+
+
+def log(node: str = "a", *, first: timedelta = timedelta(hours=-2)) -> KernelSpan:
+    return KernelSpan(node=node, first_at=T0 + first, last_at=T0 + timedelta(hours=1), lines=900)
+
+
+# GPU-MISSING
+
+
+def test_fewer_than_the_job_has_is_a_missing_gpu_and_names_the_card() -> None:
+    (found,) = roots(observe(gpu_missing, look("a", gpus=8), count("a", 7), count("a", 8, "pci")))
+    assert (found.node, found.strength, found.subtype) == ("a", Strength.DECISIVE, "missing")
+    assert found.spots[0].gpu_pci == BUS[7]
+    assert found.says == "nvidia-smi lists 7 GPUs, the job has 8 on this node"
+
+
+def test_all_the_job_has_is_clear_although_the_host_has_more() -> None:
+    (found,) = observe(gpu_missing, look("a", gpus=4), count("a", 4), count("a", 8, "pci"))
+    assert found.role is Role.ALL_CLEAR
+    assert found.says == "4 GPUs answer, 4 needed on 1 node"
+
+
+def test_a_card_gone_from_the_bus_is_off_the_bus() -> None:
+    (found,) = roots(observe(gpu_missing, look("a", gpus=8), count("a", 7), count("a", 7, "pci")))
+    assert found.subtype == "off_bus"
+
+
+def test_rev_ff_is_off_the_bus_without_any_expectation() -> None:
+    dead = GpuCount(node="a", source="pci", count=7, pci=tuple(BUS[:7]), dead=(BUS[7],))
+    (found,) = roots(observe(gpu_missing, dead))
+    assert (found.subtype, found.spots[0].gpu_pci) == ("off_bus", BUS[7])
+
+
+def test_a_subset_alike_on_every_node_is_a_container_and_no_fault() -> None:
+    facts = [c for n in "abc" for c in (count(n, 4), count(n, 8, "pci"))]
+    found = observe(gpu_missing, *facts)
+    assert not roots(found)
+    assert {f.role for f in found} == {Role.CONTEXT, Role.ALL_CLEAR}
+
+
+def test_without_an_expectation_the_odd_node_is_named_and_a_lone_one_is_weak() -> None:
+    others = [c for n in "bc" for c in (count(n, 8), count(n, 8, "pci"))]
+    (found,) = roots(observe(gpu_missing, count("a", 7), count("a", 8, "pci"), *others))
+    assert (found.node, found.strength) == ("a", Strength.STRONG)
+    (alone,) = roots(observe(gpu_missing, count("a", 7), count("a", 8, "pci")))
+    assert alone.strength is Strength.WEAK
+
+
+def test_two_nodes_that_differ_are_weak_and_three_are_strong() -> None:
+    (found,) = roots(observe(gpu_missing, count("a", 7), count("b", 8)))
+    assert (found.node, found.strength) == ("a", Strength.WEAK)
+    (found,) = roots(observe(gpu_missing, count("a", 7), count("b", 8), count("c", 8)))
+    assert found.strength is Strength.STRONG
+
+
+def test_no_row_at_all_is_a_broken_query_and_not_eight_lost_gpus() -> None:
+    assert not roots(observe(gpu_missing, count("a", 0), count("a", 8, "pci"), look("a", gpus=8)))
+
+
+def test_mig_and_files_without_a_node_never_miss_a_gpu() -> None:
+    assert not roots(observe(gpu_missing, look("a", gpus=7), count("a", 4), gpu(mig=True)))
+    assert not roots(observe(gpu_missing, count(None, 7), count(None, 8, "pci"), look(gpus=8)))
+
+
+def test_a_device_handle_that_fails_is_one_gpu_told_once() -> None:
+    lost = SmiFailure(node="a", at=T0, kind="gpu_lost", pci=BUS[7], line="Unable ... Unknown Error")
+    (found,) = roots(
+        observe(gpu_missing, look("a", gpus=8), count("a", 7), count("a", 8, "pci"), lost)
+    )
+    assert found.spots[0].gpu_pci == BUS[7]
+    (alone,) = roots(observe(gpu_missing, lost))
+    assert (alone.strength, alone.quote) == (Strength.DECISIVE, lost.line)
+
+
+def test_a_lost_gpu_beside_all_of_the_job_s_own_is_weak() -> None:
+    lost = SmiFailure(node="a", at=T0, kind="gpu_lost", pci=BUS[7])
+    (found,) = roots(observe(gpu_missing, look("a", gpus=4), count("a", 7), lost))
+    assert found.strength is Strength.WEAK
+
+
+def test_gpus_missing_on_two_nodes_are_a_shared_cause() -> None:
+    found = roots(observe(gpu_missing, look("a", "b", gpus=8), count("a", 7), count("b", 6)))
+    assert [f.shared for f in found] == [True, True]
+
+
+def test_the_all_clear_names_the_node_that_was_not_seen() -> None:
+    (found,) = observe(gpu_missing, look("a", "b", gpus=8), count("a", 8))
+    assert found.says == "8 GPUs answer, 8 needed on 1 node; not seen on b"
+
+
+# GPU-ECC, GPU-REMAP
+
+
+def test_an_uncorrectable_count_is_weak_strong_or_old_by_what_the_kernel_says() -> None:
+    bad = gpu(ecc_volatile_uncorrectable=2)
+    (blind,) = observe(gpu_ecc, bad, look("a"))
+    assert (blind.role, blind.strength) == (Role.ROOT, Strength.WEAK)
+    (old,) = observe(gpu_ecc, bad, look("a"), log(), seen=(Xid,))
+    assert old.role is Role.HOUSEKEEPING
+    (late,) = observe(gpu_ecc, bad, look("a"), log(first=timedelta(minutes=9)), seen=(Xid,))
+    assert late.role is Role.ROOT
+    xid = Xid(node="a", at=T0 + timedelta(minutes=5), pci=BUS[0], code=48, line="NVRM: Xid")
+    (now,) = observe(gpu_ecc, bad, look("a"), log(), xid)
+    assert (now.role, now.strength, now.quote) == (Role.ROOT, Strength.STRONG, "NVRM: Xid")
+
+
+def test_a_memory_xid_of_last_week_does_not_make_a_count_new() -> None:
+    xid = Xid(node="a", at=T0 - timedelta(days=7), pci=BUS[0], code=48)
+    (found,) = observe(gpu_ecc, gpu(ecc_volatile_uncorrectable=2), look("a"), log(), xid)
+    assert found.role is Role.HOUSEKEEPING
+
+
+def test_aggregate_counts_alone_say_nothing() -> None:
+    (found,) = observe(
+        gpu_ecc, gpu(ecc_volatile_uncorrectable=0, ecc_aggregate_uncorrectable=9), look("a", "b")
+    )
+    assert found.role is Role.ALL_CLEAR
+    assert found.says == (
+        "no uncorrectable ECC error since driver load on 1 GPUs on 1 node; not seen on b"
+    )
+
+
+def test_a_gpu_without_counters_is_not_clear() -> None:
+    assert observe(gpu_ecc, gpu(ecc_volatile_uncorrectable=None), look("a")) == []
+
+
+@pytest.mark.parametrize(("grown", "fires"), [(10_000, False), (10_001, True)])
+def test_the_rate_of_correctable_errors_decides(grown: int, fires: bool) -> None:
+    first = gpu(ecc_volatile_correctable=5, at=T0)
+    later = gpu(ecc_volatile_correctable=5 + grown, at=T0 + timedelta(seconds=10))
+    assert bool(roots(observe(gpu_ecc, first, later))) is fires
+
+
+def test_many_correctable_errors_over_a_long_uptime_are_no_rate() -> None:
+    one = gpu(ecc_volatile_correctable=5_000_000)
+    assert not roots(observe(gpu_ecc, one, NodeIdentity(node="a", uptime_s=864_000.0)))
+    assert roots(observe(gpu_ecc, one, NodeIdentity(node="a", uptime_s=3_600.0)))
+
+
+def test_a_pending_remap_is_housekeeping_and_a_failed_one_with_errors_is_a_cause() -> None:
+    (pending,) = observe(gpu_remap, gpu(remap_pending=True, remap_failed=False))
+    assert pending.role is Role.HOUSEKEEPING
+    failed = gpu(remap_failed=True, ecc_volatile_uncorrectable=1)
+    (found,) = observe(gpu_remap, failed)
+    assert (found.role, found.strength, found.action) == (Role.ROOT, Strength.STRONG, "rma")
+
+
+def test_an_old_remap_failure_is_housekeeping_where_the_log_shows_no_error() -> None:
+    (found,) = observe(gpu_remap, gpu(remap_failed=True), look("a"), log(), seen=(Xid,))
+    assert found.role is Role.HOUSEKEEPING
+    (blind,) = observe(gpu_remap, gpu(remap_failed=True), look("a"))
+    assert (blind.role, blind.strength) == (Role.ROOT, Strength.WEAK)
+
+
+def test_no_remap_anywhere_is_clear() -> None:
+    (found,) = observe(gpu_remap, gpu(remap_pending=False, remap_failed=False), look("a"))
+    assert found.says == "no row remap failed or pending on 1 GPUs on 1 node"
+
+
+# GPU-RECOVERY, GPU-FABRIC
+
+
+@pytest.mark.parametrize(
+    ("words", "role", "action"),
+    [
+        ("Reset", Role.ROOT, "reset_gpu"),
+        ("PF FLR", Role.ROOT, "reset_gpu"),
+        ("OS Reboot", Role.ROOT, "reboot_node"),
+        ("Reboot", Role.ROOT, "reboot_node"),
+        ("Drain P2P", Role.ROOT, "reset_gpu"),
+        ("Drain and Reset", Role.HOUSEKEEPING, "reset_gpu"),
+        ("Recover IMEX Domain", Role.ROOT, "recover_imex"),
+    ],
+)
+def test_each_recovery_action_says_what_to_do(words: str, role: Role, action: str) -> None:
+    (found,) = observe(gpu_recovery, gpu(recovery_action=words))
+    assert (found.role, found.action) == (role, action)
+
+
+def test_none_is_clear_and_no_field_is_not() -> None:
+    (found,) = observe(gpu_recovery, gpu(recovery_action="None"), look("a"))
+    assert found.role is Role.ALL_CLEAR
+    assert observe(gpu_recovery, gpu(recovery_action=None), look("a")) == []
+
+
+def test_after_a_79_a_reset_becomes_a_reboot() -> None:
+    xid = Xid(node="a", at=T0, pci=BUS[0], code=79)
+    (found,) = observe(gpu_recovery, gpu(recovery_action="Reset"), xid)
+    assert found.action == "reboot_node"
+
+
+def test_a_field_that_one_gpu_cannot_read_is_its_own_and_one_that_all_cannot_is_not() -> None:
+    healthy = [gpu(index=i) for i in range(1, 8)]
+    bad = gpu(errors=("ecc_mode/current_ecc: Unknown Error",))
+    (found,) = observe(gpu_recovery, bad, *healthy)
+    assert (found.strength, found.spots[0].gpu_index) == (Strength.STRONG, 0)
+    fan = [gpu(index=i, errors=("fan: ERR!",)) for i in range(8)]
+    assert observe(gpu_recovery, *fan) == []
+
+
+def test_a_gpu_that_requires_a_reset_is_decisive() -> None:
+    bad = gpu(errors=("utilization/gpu_util: GPU requires reset",))
+    (found,) = observe(gpu_recovery, bad, gpu(index=1), gpu(index=2))
+    assert found.strength is Strength.DECISIVE
+
+
+def test_another_job_s_gpu_on_a_shared_node_is_housekeeping() -> None:
+    place = Place(rank=0, node="a", gpu_pci=BUS[1])
+    (found,) = observe(gpu_recovery, gpu(recovery_action="Reset"), place, look("a", gpus=1))
+    assert found.role is Role.HOUSEKEEPING
+
+
+def test_the_fabric_needs_state_and_status_both_good() -> None:
+    good = gpu(fabric_state="Completed", fabric_status="Success")
+    (clear,) = observe(gpu_fabric, good, look("a"))
+    assert clear.says == "NVLink fabric complete on 1 GPUs on 1 node; switches not checked"
+    failed = gpu(index=1, fabric_state="Completed", fabric_status="Invalid State")
+    (found,) = observe(gpu_fabric, good, failed)
+    assert (found.role, found.strength, found.spots[0].gpu_index) == (
+        Role.ROOT, Strength.STRONG, 1,
+    )  # fmt: skip
+    ill = gpu(fabric_state="Completed", fabric_status="Success", fabric_trouble=("bandwidth",))
+    assert observe(gpu_fabric, ill, good)[0].says == "NVLink fabric: bandwidth"
+
+
+def test_a_fabric_that_is_down_everywhere_is_shared_and_weak() -> None:
+    facts = [gpu(n, i, fabric_state="Not Started") for n in "ab" for i in range(2)]
+    found = observe(gpu_fabric, *facts)
+    assert {(f.shared, f.strength) for f in found} == {(True, Strength.WEAK)}
+
+
+def test_a_board_without_a_fabric_has_no_finding() -> None:
+    assert observe(gpu_fabric, gpu(fabric_state=None), look("a")) == []
+
+
+# GPU-STUCK
+
+
+def gap(why: str, node: str = "a") -> Gap:
+    return Gap(node=node, fact=Gpu, probe="nvidia_smi", why=why)
+
+
+def test_a_silence_of_nvidia_smi_alone_is_weak() -> None:
+    (found,) = observe(gpu_stuck, gap("stuck: D"), NodeIdentity(node="a"))
+    assert (found.role, found.strength, found.subtype) == (
+        Role.ROOT, Strength.WEAK, "driver_stuck",
+    )  # fmt: skip
+    assert "did not return" in found.says
+
+
+def test_a_node_that_answers_nothing_is_no_gpu_fault() -> None:
+    assert observe(gpu_stuck, gap("timeout")) == []
+    assert observe(gpu_stuck, gap("not understood: x"), NodeIdentity(node="a")) == []
+
+
+def test_a_process_stuck_in_the_driver_makes_it_strong() -> None:
+    process = RankProcess(
+        node="a", pid=77, name="python3", state="D",
+        kernel_stack=("os_acquire_rwlock_write+0x35/0x60 [nvidia]",),
+    )  # fmt: skip
+    (found,) = observe(gpu_stuck, gap("stuck"), process)
+    assert (found.strength, found.subject, found.action) == (
+        Strength.STRONG, "pid 77", "reboot_node",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wchan", ["rpc_wait_bit_killable", "nvme_submit_sync", "nvidia_fs_read", "0"]
+)
+def test_a_process_that_waits_for_storage_is_not_stuck_in_the_driver(wchan: str) -> None:
+    assert observe(gpu_stuck, RankProcess(node="a", pid=7, state="D", wchan=wchan)) == []
+
+
+def test_a_running_process_in_the_driver_is_not_stuck() -> None:
+    assert observe(gpu_stuck, RankProcess(node="a", pid=7, state="R", wchan="uvm_ioctl")) == []
+
+
+def test_a_hung_nvidia_smi_in_the_kernel_log_counts_unless_it_is_history() -> None:
+    task = HungTask(
+        node="a", at=T0 + timedelta(minutes=1), process="nvidia-smi", pid=9, seconds=120
+    )
+    (found,) = observe(gpu_stuck, task, look("a"))
+    assert found.strength is Strength.STRONG
+    old = HungTask(node="a", at=T0 - timedelta(days=2), process="nvidia-smi", pid=9)
+    assert observe(gpu_stuck, old, look("a")) == []
+
+
+def test_a_version_mismatch_is_housekeeping() -> None:
+    failure = SmiFailure(node="a", at=T0, kind="version_mismatch", line="Failed to initialize NVML")
+    (found,) = observe(gpu_stuck, failure)
+    assert found.role is Role.HOUSEKEEPING
+
+
+# SLOW-GPU
+
+
+def busy(index: int, node: str = "a", **more: Any) -> list[GpuSample]:
+    base: dict[str, Any] = {"utilisation_pct": 99.0, "power_w": 650.0, "power_limit_w": 700.0,
+                            "sm_clock_mhz": 1900, "max_sm_clock_mhz": 1980, **more}  # fmt: skip
+    return [
+        GpuSample(node=node, at=T0 + timedelta(seconds=s), index=index, pci=BUS[index], **base)
+        for s in range(10)
+    ]
+
+
+def fleet(n: int, *odd: list[GpuSample], skip: int = 0) -> list[GpuSample]:
+    return [s for one in odd for s in one] + [s for i in range(skip, n) for s in busy(i)]
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"throttle": ("hw_thermal_slowdown",)}, "throttled: hw_thermal_slowdown"),
+        ({"sm_clock_mhz": 1200}, "SM clock 1200 MHz, peers 1900 MHz"),
+    ],
+)
+def test_the_one_gpu_that_is_held_back_is_named(more: dict[str, Any], words: str) -> None:
+    (found,) = observe(slow_gpu, *fleet(8, busy(0, **more), skip=1))
+    assert (found.role, found.strength, found.says) == (Role.ROOT, Strength.STRONG, words)
+    assert found.spots[0].gpu_index == 0
+
+
+def test_a_shift_of_the_majority_names_nobody() -> None:
+    slow = [busy(i, throttle=("hw_power_brake_slowdown",)) for i in range(4)]
+    (found,) = observe(slow_gpu, *fleet(8, *slow, skip=4))
+    assert (found.role, found.node, found.spots, found.shared) == (Role.CONTEXT, None, (), True)
+
+
+def test_the_power_cap_and_an_idle_clock_are_no_throttle() -> None:
+    capped = busy(0, throttle=("sw_power_cap",))
+    idle = busy(1, utilisation_pct=0.0, sm_clock_mhz=345, throttle=("gpu_idle",))
+    (found,) = observe(slow_gpu, *fleet(8, capped, idle, skip=2))
+    assert found.role is Role.ALL_CLEAR
+
+
+def test_one_flicker_of_a_reason_is_no_state() -> None:
+    flicker = busy(0)[:5] + busy(0, throttle=("hw_slowdown",))[5:]
+    assert not roots(observe(slow_gpu, *fleet(8, flicker, skip=1)))
+
+
+def test_a_pcie_link_counts_only_under_load() -> None:
+    def described(util: float) -> list[Gpu]:
+        return [
+            gpu(index=i, utilisation_pct=util, pcie_generation=1 if i == 0 else 5, pcie_width=16)
+            for i in range(8)
+        ]
+
+    (found,) = roots(observe(slow_gpu, *fleet(8), *described(99.0)))
+    assert found.says == "PCIe generation 1, peers 5"
+    assert not roots(observe(slow_gpu, *fleet(8), *described(0.0)))
+
+
+def test_too_few_peers_are_no_comparison() -> None:
+    assert observe(slow_gpu, *fleet(3, busy(0, sm_clock_mhz=500), skip=1)) == []
+
+
+def test_every_rule_has_a_docstring_and_its_own_id() -> None:
+    assert [r.id for r in RULES] == [
+        "GPU-MISSING", "GPU-ECC", "GPU-REMAP", "GPU-RECOVERY", "GPU-STUCK", "GPU-FABRIC",
+        "SLOW-GPU",
+    ]  # fmt: skip
+    assert all(r.doc.endswith(".") for r in RULES)
