@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sluggish.facts.derived import Look, Place
+from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.gpu import Gpu, GpuCount, GpuSample, SmiFailure, Xid
 from sluggish.facts.host import HungTask, KernelSpan, NodeIdentity, RankProcess
 from sluggish.facts.store import Facts, Gap
@@ -336,6 +336,21 @@ def test_a_hung_nvidia_smi_in_the_kernel_log_counts_unless_it_is_history() -> No
     assert found.strength is Strength.STRONG
     old = HungTask(node="a", at=T0 - timedelta(days=2), process="nvidia-smi", pid=9)
     assert observe(gpu_stuck, old, look("a")) == []
+
+
+def test_a_task_that_hangs_only_after_the_kill_is_a_consequence() -> None:
+    onset = Onset(
+        earliest=T0 + timedelta(minutes=20), latest=T0 + timedelta(minutes=20), source="x",
+        teardown_at=T0 + timedelta(minutes=30),
+    )  # fmt: skip
+    task = HungTask(
+        node="a", at=T0 + timedelta(minutes=35), process="python3", pid=9,
+        stack=("uvm_va_space_destroy+0x1/0x2 [nvidia_uvm]",),
+    )  # fmt: skip
+    (found,) = observe(gpu_stuck, task, look("a"), onset)
+    assert found.role is Role.CONSEQUENCE
+    (before,) = observe(gpu_stuck, task, look("a"))
+    assert before.role is Role.ROOT
 
 
 def test_a_version_mismatch_is_housekeeping() -> None:

@@ -37,6 +37,7 @@ def gpu_stuck(view: View) -> Iterator[Finding]:
     found: list[Finding] = []
     for node in dict.fromkeys([*silent, *stuck]):
         found.append(_finding(node, silent.get(node), stuck.get(node)))
+    found += list(_after_the_kill(view))
     found += [_broken(view, failure) for failure in view.all(SmiFailure) if failure.kind in _BROKEN]
     yield from mark_shared(found)
 
@@ -93,13 +94,35 @@ def _hung_tasks(view: View) -> dict[str | None, tuple[str, str, int, datetime | 
     out: dict[str | None, tuple[str, str, int, datetime | None]] = {}
     look, onset = view.one(Look), view.one(Onset)
     for task in view.all(HungTask):
-        inside = any(_DRIVER.search(f[:300]) for f in task.stack)
-        ours = inside or task.process.startswith("nvidia-smi")
-        if ours and when(task.at, look, onset) is not When.HISTORY:
+        placed = when(task.at, look, onset)
+        if _in_driver(task) and placed not in (When.HISTORY, When.TEARDOWN):
             seconds = f" for {task.seconds} s" if task.seconds else ""
             says = f"the kernel reports {task.process} blocked{seconds} in the GPU driver"
             out.setdefault(task.node, (says, task.line, task.pid, task.at))
     return out
+
+
+def _in_driver(task: HungTask) -> bool:
+    inside = any(_DRIVER.search(f[:300]) for f in task.stack)
+    return inside or task.process.startswith("nvidia-smi")
+
+
+def _after_the_kill(view: View) -> Iterator[Finding]:
+    """A task that hangs in the driver only after the job was killed hangs because of the kill."""
+    look, onset = view.one(Look), view.one(Onset)
+    for task in view.all(HungTask):
+        if _in_driver(task) and when(task.at, look, onset) is When.TEARDOWN:
+            yield Finding(
+                node=task.node,
+                subject=f"pid {task.pid}",
+                role=Role.CONSEQUENCE,
+                strength=Strength.WEAK,
+                at=task.at,
+                says=f"{task.process} blocked in the GPU driver after the job was killed",
+                quote=task.line,
+                source="kernel",
+                spots=(Spot(node=task.node, pid=task.pid),),
+            )
 
 
 def _finding(
