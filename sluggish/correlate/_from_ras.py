@@ -5,9 +5,11 @@ the leaders: only the lowest count is suspect. Two answers apart in time must no
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from sluggish.facts.collective import Group, RasCounts, RasRank, RasReport, Wait, WaitRoot
+from sluggish.facts.derived import Place
 from sluggish.facts.store import Facts
 
 Counts = dict[int, tuple[tuple[str, int], ...]]
@@ -20,29 +22,81 @@ def from_ras(facts: Facts, world_size: int | None) -> Wait | None:
     if not reports:
         return None
     notes = [BLIND]
+    ranks = facts.all(RasRank)
+    if _other_job(ranks, facts.all(Place)):
+        return _wait("unobserved", None, (), ("RAS answered for another job on a shared port",))
     samples = {r.sample for r in reports}
     if len(samples) < 2:
         notes.append("RAS was asked once: a gap of one operation is normal in a running job")
     if any(not r.complete for r in reports):
         notes.append("a RAS answer was cut short")
-    ranks = facts.all(RasRank)
     if len(samples) > 1 and _moved(ranks, facts.all(RasCounts)):
         return _wait("none", None, (), (*notes, "counts moved between two RAS answers"))
-    found = [_of_comm(comm, rows, notes) for comm, rows in _by_comm(ranks).items()]
-    found += [_of_text(one, notes) for one in facts.all(RasCounts) if one.sample == max(samples)]
-    answers = [w for w in found if w is not None]
-    missing = _missing(ranks, world_size)
+    found: list[Wait | None] = [_of_comm(comm, rows, notes) for comm, rows in _by_comm(ranks)]
+    newest = max(samples)
+    found += _texts([one for one in facts.all(RasCounts) if one.sample == newest], notes)
+    to_global = _global_ranks(ranks, facts.all(Place), world_size)
+    answers = [_placed(w, world_size, to_global) for w in found if w is not None]
     if answers:
-        return min(answers, key=lambda w: (w.state != "mismatch", not w.roots))
-    return _wait("unobserved", None, (), tuple(notes), unobserved=missing)
+        return min(answers, key=lambda w: (not w.roots, w.state != "mismatch"))
+    return _wait("unobserved", None, (), tuple(notes), unobserved=_missing(ranks, world_size))
 
 
-def _by_comm(ranks: Iterable[RasRank]) -> dict[str, dict[int, RasRank]]:
+def _other_job(ranks: Iterable[RasRank], places: Iterable[Place]) -> bool:
+    """Two jobs on a node share the port: the pids tell whose answer it is."""
+    ours = {p.pid for p in places if p.pid is not None}
+    theirs = {r.pid for r in ranks if r.pid is not None}
+    return bool(ours and len(theirs) > 1 and not ours & theirs)
+
+
+def _global_ranks(
+    ranks: Iterable[RasRank], places: Iterable[Place], world_size: int | None
+) -> dict[tuple[str, int], int]:
+    """(communicator, rank in it) -> global rank, by host and pid where one process is one rank."""
+    rows = list(ranks)
+    by_process: dict[tuple[str | None, int], int] = {}
+    for row in rows:
+        if world_size is not None and row.size == world_size and row.pid is not None:
+            by_process[row.host, row.pid] = row.rank
+    by_pid: dict[int, set[int]] = defaultdict(set)
+    for place in places:
+        if place.pid is not None:
+            by_pid[place.pid].add(place.rank)
+    out: dict[tuple[str, int], int] = {}
+    for row in rows:
+        if row.pid is None:
+            continue
+        known = by_process.get((row.host, row.pid))
+        if known is None and len(by_pid.get(row.pid, ())) == 1:
+            known = next(iter(by_pid[row.pid]))
+        if known is not None:
+            out[row.comm, row.rank] = known
+    return out
+
+
+def _placed(wait: Wait, world_size: int | None, to_global: dict[tuple[str, int], int]) -> Wait:
+    """A rank counts within its communicator: one that cannot be mapped is not named."""
+    if wait.group is None or not wait.roots:
+        return wait
+    size = len(wait.group.ranks)
+    if world_size is None or size == world_size:
+        return wait
+    comm = wait.group.name
+    if not all((comm, r.rank) in to_global for r in wait.roots):
+        told = f"ranks {[r.rank for r in wait.roots]} of communicator {comm} are not mapped"
+        return replace(
+            wait, state="unobserved", roots=(), confidence_notes=(*wait.confidence_notes, told)
+        )
+    roots = tuple(replace(r, rank=to_global[comm, r.rank]) for r in wait.roots)
+    return replace(wait, roots=roots, world_size=world_size)
+
+
+def _by_comm(ranks: Iterable[RasRank]) -> list[tuple[str, dict[int, RasRank]]]:
     """The newest answer of each communicator."""
     newest: dict[str, dict[int, RasRank]] = defaultdict(dict)
     for row in sorted(ranks, key=lambda r: (r.comm, r.sample, r.rank)):
         newest[row.comm][row.rank] = row
-    return dict(newest)
+    return sorted(newest.items())
 
 
 def _moved(ranks: Iterable[RasRank], texts: Iterable[RasCounts]) -> bool:
@@ -95,34 +149,52 @@ def _differs(own: tuple[tuple[str, int], ...], usual: tuple[tuple[str, int], ...
     return "another collective: " + ", ".join(parts)
 
 
-def _of_text(one: RasCounts, notes: list[str]) -> Wait | None:
-    """The text lists outliers only: the late are named where they are the ones listed."""
-    if len(one.rows) < 2:
-        return None
-    group = Group(name=one.comm, ranks=tuple(range(one.size or 0)))
-    lowest = min(one.rows)
-    number, how_many, listed = lowest
-    total = sum(n for _, n, _ in one.rows)
-    if len(listed) == how_many and 2 * how_many < total:
-        what = one.op or "operations"
-        roots = tuple(
-            WaitRoot(
-                rank=r,
-                group=group,
-                seq=max(one.rows)[0],
-                doing=f"has launched {what} up to {number} only",
-                waiters=total - how_many,
-            )
-            for r in listed
-        )
+def _texts(rows: Iterable[RasCounts], notes: list[str]) -> Iterator[Wait]:
+    """The text lists outliers only, one table an operation: put the tables of a communicator
+    together. The late are named where they are the ones listed, else nobody is."""
+    by_comm: dict[str, list[RasCounts]] = defaultdict(list)
+    for row in rows:
+        if len(row.rows) > 1:
+            by_comm[row.comm].append(row)
+    for comm, tables in sorted(by_comm.items()):
+        yield _of_tables(comm, tables, notes)
+
+
+def _of_tables(comm: str, tables: list[RasCounts], notes: list[str]) -> Wait:
+    size = max((t.size or 0 for t in tables), default=0)
+    group = Group(name=comm, ranks=tuple(range(min(size, 1 << 20))))
+    ahead: dict[int, dict[str, int]] = defaultdict(dict)
+    unlisted_late = 0
+    for table in tables:
+        usual, _, _ = max(table.rows, key=lambda row: (row[1], row[0]))
+        for number, how_many, listed in table.rows:
+            if number != usual and len(listed) < how_many:
+                unlisted_late += how_many
+            for rank in listed if number != usual else ():
+                ahead[rank][table.op] = number - usual
+    total = {rank: sum(deltas.values()) for rank, deltas in ahead.items()}
+    seen = sum(how_many for _, how_many, _ in tables[0].rows)
+    late = sorted(r for r, d in total.items() if d < 0)
+    odd = sorted(r for r, d in total.items() if d == 0)
+    if not unlisted_late and late and 2 * len(late) < seen:
+        roots = tuple(_listed(r, group, ahead[r], seen, "has launched") for r in late)
         return _wait("host_stuck", group, roots, tuple(notes))
-    more = (*notes, f"{how_many} of {total} ranks are behind and RAS does not list them")
-    return _wait("unobserved", group, (), more)
+    if not unlisted_late and odd and 2 * len(odd) < seen:
+        roots = tuple(_listed(r, group, ahead[r], seen, "another collective:") for r in odd)
+        return _wait("mismatch", group, roots, tuple(notes))
+    behind = (*notes, "the ranks that are behind are not listed by RAS: nobody is named")
+    return _wait("unobserved", group, (), behind)
+
+
+def _listed(rank: int, group: Group, deltas: dict[str, int], seen: int, words: str) -> WaitRoot:
+    told = ", ".join(f"{op or 'operations'} {n:+d}" for op, n in sorted(deltas.items()))
+    return WaitRoot(rank=rank, group=group, doing=f"{words} {told}", waiters=seen - 1)
 
 
 def _missing(ranks: Iterable[RasRank], world_size: int | None) -> tuple[int, ...]:
     """Ranks without data in the communicator of the whole job."""
-    whole = [r for r in ranks if r.size == (world_size or r.size) and not r.counts]
+    lost = ("missing", "unresponsive", "dead")
+    whole = [r for r in ranks if r.size == (world_size or r.size) and r.state in lost]
     size = max((r.size for r in whole), default=0)
     return tuple(sorted({r.rank for r in whole if r.size == size}))
 

@@ -17,7 +17,7 @@ from sluggish.facts.collective import (
     WaitRoot,
     WatchdogTimeout,
 )
-from sluggish.facts.derived import Look, Onset, Place
+from sluggish.facts.derived import Place
 from sluggish.findings import Finding, Role, Rule, Spot, Strength, View, rule
 
 CERTAIN = ("flight recorder",)
@@ -178,7 +178,7 @@ def sync_stall(view: View) -> Iterator[Finding]:
     yield Finding(
         node=None,
         subject="job",
-        role=Role.ROOT,
+        role=Role.CONTEXT,
         strength=Strength.WEAK,
         at=wait.since,
         says=f"every member of {label(wait.group) or 'the group'} joined "
@@ -198,7 +198,7 @@ def sync_tie(view: View) -> Iterator[Finding]:
     yield Finding(
         node=None,
         subject="job",
-        role=Role.ROOT,
+        role=Role.CONTEXT,
         strength=Strength.WEAK,
         at=wait.since,
         says=f"{told or 'operations differ'}: no majority, neither side is blamed",
@@ -207,7 +207,7 @@ def sync_tie(view: View) -> Iterator[Finding]:
     )
 
 
-@rule("SYNC-UNSEEN", family=Family.COLLECTIVE, needs=(Wait,), wants=(Look,))
+@rule("SYNC-UNSEEN", family=Family.COLLECTIVE, needs=(Wait,))
 def sync_unseen(view: View) -> Iterator[Finding]:
     """The ranks that are waited for left no dump: unknown, not guilty."""
     wait = _wait(view, "unobserved")
@@ -218,7 +218,7 @@ def sync_unseen(view: View) -> Iterator[Finding]:
     yield Finding(
         node=None,
         subject="job",
-        role=Role.ROOT,
+        role=Role.CONTEXT,
         strength=Strength.WEAK,
         at=wait.since,
         says=f"{len(wait.waiters)} ranks wait{where}; {who} left nothing to read: not seen",
@@ -227,30 +227,26 @@ def sync_unseen(view: View) -> Iterator[Finding]:
     )
 
 
-@rule("SYNC-WATCHDOG", family=Family.COLLECTIVE, needs=(WatchdogTimeout,), wants=(Wait, Onset))
+@rule("SYNC-WATCHDOG", family=Family.COLLECTIVE, needs=(WatchdogTimeout,))
 def sync_watchdog(view: View) -> Iterator[Finding]:
     """Ranks report that a collective timed out: they are the ones that waited."""
     lines = view.all(WatchdogTimeout)
     if not lines:
         return
     first = min(lines, key=lambda w: (w.at is None, w.at.timestamp() if w.at else 0.0, w.order))
-    ranks = sorted({w.rank if w.rank is not None else w.group_rank for w in lines} - {None})
-    known = [r for r in ranks if r is not None]
+    known = {r for w in lines if (r := w.rank if w.rank is not None else w.group_rank) is not None}
     start = first.at - timedelta(milliseconds=first.ran_ms) if first.at and first.ran_ms else None
     number = f" #{first.seq}" if first.seq is not None else ""
-    wait = view.one(Wait)
-    alone = wait is None or wait.state in ("none", "unobserved")
     yield Finding(
         node=None,
         subject="job",
-        role=Role.ROOT if alone else Role.CONTEXT,
+        role=Role.CONTEXT,
         strength=Strength.WEAK,
         at=start or first.at,
         says=f"{len(known) or len(lines)} ranks report a timeout in {first.op or 'a collective'}"
         f"{number}: they waited",
         quote=first.line,
         source="job log",
-        spots=(),
         subtype="hang",
     )
 

@@ -1,0 +1,202 @@
+"""Facts -> the answer of `sluggish ranks`: who waits for whom, and nothing else."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+from sluggish.correlate.stacks import grouped
+from sluggish.correlate.waitgraph import wait_for
+from sluggish.facts.collective import GroupHead, RankRecord, Wait, WaitRoot
+from sluggish.facts.derived import Place
+from sluggish.facts.host import Stack
+from sluggish.facts.store import Facts
+from sluggish.rules.collective import label, late_ranks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankGpu:
+    """The GPU of a rank; None where no source tells."""
+
+    index: int | None = None
+    uuid: str | None = None
+    pci: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCulprit:
+    """The object that `ranks` and `diagnose` share."""
+
+    rank: int
+    node: str | None = None
+    pid: int | None = None
+    gpu: RankGpu = RankGpu()
+    hca: str | None = None
+    group: str | None = None
+    seq: int | None = None
+    operation: str | None = None
+    doing: str | None = None
+    source_line: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupState:
+    """One process group as the sources show it."""
+
+    name: str
+    desc: str
+    role: str | None
+    """dp, tp, pp, ep, cp, where the name tells."""
+    size: int
+    observed: int
+    last_completed: int | None
+    """Lowest over its ranks: how far everybody came."""
+    last_enqueued: int | None
+    """Highest over its ranks."""
+    waiting: tuple[int, ...]
+    """Ranks with an unfinished operation of this group."""
+    behind: tuple[int, ...]
+    """Ranks that have posted less than the highest, where somebody waits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RanksAnswer:
+    """`sluggish ranks --json`."""
+
+    state: str
+    culprits: tuple[RankCulprit, ...]
+    """Empty where nobody is to blame."""
+    slow: tuple[RankCulprit, ...]
+    unobserved: tuple[int, ...]
+    groups: tuple[GroupState, ...]
+    operation: str | None
+    """What the waiters sit in."""
+    mismatch: str | None
+    sides: tuple[tuple[str, tuple[int, ...]], ...]
+    waiters: int
+    observed: int
+    world_size: int | None
+    sources: tuple[str, ...]
+    notes: tuple[str, ...]
+    stacks: tuple[tuple[tuple[int, ...], str], ...]
+    """Ranks with equal stacks and what they do, smallest group first."""
+
+
+def ranks_answer(facts: Facts) -> RanksAnswer:
+    """Pure: the same facts in any order give the same answer."""
+    wait = next(iter(facts.all(Wait)), None) or wait_for(facts)
+    places = {place.rank: place for place in facts.all(Place)}
+    slow = (
+        tuple(
+            _culprit(
+                WaitRoot(
+                    rank=rank, group=group, doing=f"waits {own:.0f} ms, others {usual:.0f} ms"
+                ),
+                places,
+            )
+            for rank, group, own, usual in _once_a_rank(facts)
+        )
+        if wait.state == "none"
+        else ()
+    )
+    return RanksAnswer(
+        state=wait.state,
+        culprits=tuple(_culprit(root, places) for root in wait.roots),
+        slow=slow,
+        unobserved=wait.unobserved,
+        groups=group_states(facts),
+        operation=wait.operation,
+        mismatch=wait.mismatch,
+        sides=wait.sides,
+        waiters=len(wait.waiters),
+        observed=wait.observed,
+        world_size=wait.world_size,
+        sources=wait.sources,
+        notes=wait.confidence_notes,
+        stacks=tuple(
+            (g.ranks, g.meaning.words if g.meaning else g.frames[0].function)
+            for g in grouped(facts.all(Stack))
+        ),
+    )
+
+
+def _once_a_rank(facts: Facts) -> list[tuple[int, object, float, float]]:
+    best: dict[int, tuple[int, object, float, float]] = {}
+    for row in late_ranks(facts.all(GroupHead)):
+        best.setdefault(row[0], row)
+    return list(best.values())
+
+
+def _culprit(root: WaitRoot, places: dict[int, Place]) -> RankCulprit:
+    place = places.get(root.rank)
+    gpu = RankGpu()
+    if place:
+        gpu = RankGpu(index=place.gpu_index, uuid=place.gpu_uuid, pci=place.gpu_pci)
+    return RankCulprit(
+        rank=root.rank,
+        node=place.node if place else None,
+        pid=place.pid if place else None,
+        gpu=gpu,
+        hca=place.hca if place else None,
+        group=label(root.group),
+        seq=root.seq,
+        operation=root.operation,
+        doing=root.doing,
+        source_line=root.source_line,
+    )
+
+
+def group_states(facts: Facts) -> tuple[GroupState, ...]:
+    """One row a process group, in the order of their names."""
+    newest = {r.rank: r.path for r in sorted(facts.all(RankRecord), key=_newness)}
+    rows: dict[tuple[str, str, tuple[int, ...]], list[GroupHead]] = defaultdict(list)
+    for head in facts.all(GroupHead):
+        if newest.get(head.rank, head.path) == head.path:
+            rows[head.group.name, head.group.desc, head.group.ranks].append(head)
+    return tuple(_group_state(key, heads) for key, heads in sorted(rows.items()))
+
+
+def _newness(record: RankRecord) -> tuple[float, int, str]:
+    created = record.last_created_at.timestamp() if record.last_created_at else 0.0
+    return created, record.entries, record.path
+
+
+def _group_state(key: tuple[str, str, tuple[int, ...]], heads: list[GroupHead]) -> GroupState:
+    name, desc, ranks = key
+    enqueued = [h.last_enqueued for h in heads if h.last_enqueued is not None]
+    completed = [h.last_completed for h in heads if h.last_completed is not None]
+    top = max(enqueued, default=None)
+    waiting = tuple(sorted({h.rank for h in heads if h.pending}))
+    behind = (
+        tuple(sorted({h.rank for h in heads if h.last_enqueued is None or h.last_enqueued < top}))
+        if waiting and top is not None
+        else ()
+    )
+    return GroupState(
+        name=name,
+        desc=desc,
+        role=role_of(desc or name),
+        size=len(ranks) or len({h.rank for h in heads}),
+        observed=len({h.rank for h in heads}),
+        last_completed=min(completed, default=None),
+        last_enqueued=top,
+        waiting=waiting,
+        behind=behind,
+    )
+
+
+_ROLES = (
+    ("tp", ("tensor", "_tp", "mesh_tp", "tp_")),
+    ("pp", ("pipeline", "_pp", "mesh_pp", "pp_", "embedding")),
+    ("ep", ("expert", "_ep", "mesh_ep", "ep_")),
+    ("cp", ("context", "_cp", "mesh_cp", "cp_")),
+    ("dp", ("data_parallel", "_dp", "mesh_dp", "dp_", "fsdp", "shard", "replicate")),
+    ("world", ("default_pg",)),
+)
+
+
+def role_of(name: str) -> str | None:
+    """What kind of parallelism a group serves, by Megatron's and DeviceMesh's names."""
+    low = name.lower()
+    for role, words in _ROLES:
+        if any(word in low for word in words) or low == role:
+            return role
+    return None
