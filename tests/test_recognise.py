@@ -1,0 +1,72 @@
+"""Every kind of file is known by its content, by its own probe and by no other."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from evalgen.bundle import write
+from evalgen.stories import STORIES
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluggish.evidence.loose import HEAD, recognise
+from sluggish.evidence.model import Bundle
+from sluggish.evidence.open import load
+from sluggish.probes import PROBES
+
+HERE = Path(__file__).parent
+CASES = sorted(
+    path
+    for root in (HERE / "probes", HERE / "captures")
+    for path in root.glob("*/*")
+    if path.is_file() and path.suffix not in (".yaml", ".md") and "junk" not in path.name
+)
+OF_A_NODE = {"identity", "kernel_log", "nvidia_smi", "gpu_samples", "gpu_bus", "ibstat",
+             "ibstatus", "ibv_devinfo", "ib_ports", "ib_counters", "rank_procs", "memory",
+             "mounts"}  # fmt: skip
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda p: f"{p.parent.name}/{p.name}")
+def test_no_other_probe_claims_a_file(path: Path) -> None:
+    with path.open("rb") as file:
+        claimed = set(recognise(file.read(HEAD), PROBES))
+    assert claimed <= {path.parent.name}
+
+
+@pytest.mark.parametrize("probe", [probe.ID for probe in PROBES])
+def test_each_probe_knows_its_own_normal_case(probe: str) -> None:
+    heads = [path.read_bytes()[:HEAD] for path in CASES if path.parent.name == probe]
+    assert any(probe in recognise(head, PROBES) for head in heads)
+
+
+@given(st.one_of(st.binary(max_size=400), st.text(max_size=400).map(str.encode)))
+def test_junk_is_of_no_kind_and_never_raises(head: bytes) -> None:
+    assert recognise(head, PROBES) == []
+
+
+def content(bundle: Bundle) -> Counter[tuple[str, str | None, str, bytes]]:
+    return Counter(
+        (e.probe, e.node, e.sample, e.open())
+        for e in bundle.evidence
+        if e.size and e.probe in OF_A_NODE
+    )
+
+
+@pytest.mark.parametrize("story", ["seed", "healthy_stale", "silent_node"])
+@pytest.mark.parametrize("flat", [False, True], ids=["folders", "flat"])
+def test_a_story_mailed_as_loose_files_has_the_same_evidence(
+    tmp_path: Path, story: str, flat: bool
+) -> None:
+    world, _ = STORIES[story]()
+    write(world, tmp_path / "bundle")
+    mailed = tmp_path / "mailed"
+    for path in sorted((tmp_path / "bundle").rglob("*")):
+        inside = path.relative_to(tmp_path / "bundle")
+        if path.is_file() and inside.name != "manifest.json":
+            name = "_".join(inside.parts[1:]) if flat else str(inside)
+            (mailed / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, mailed / name)
+    told, loose = load([str(tmp_path / "bundle")], PROBES), load([str(mailed)], PROBES)
+    assert loose.loose
+    assert content(loose) == content(told)
