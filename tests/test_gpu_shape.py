@@ -206,7 +206,7 @@ def test_all_parked_and_all_moving_are_told_apart() -> None:
     (parked,) = _findings([x for i in range(8) for x in series(i, 0, 140.0)])
     assert (parked.rule, parked.role) == ("HANG-PARKED", Role.CONTEXT)
     (moving,) = _findings([x for i in range(8) for x in series(i, 99, 900.0, jitter=90)])
-    assert (moving.role, moving.strength) == (Role.CONTEXT, Strength.WEAK)
+    assert (moving.role, moving.strength) == (Role.ALL_CLEAR, Strength.WEAK)
     assert "weak sign of progress" in moving.says
 
 

@@ -5,6 +5,7 @@ HCA set, a library bug, a loader that waits and a checkpoint that is written. Al
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sluggish.causes import Family
 from sluggish.correlate.shape import STRONG_SECONDS
