@@ -109,15 +109,21 @@ def _size(world: World, more: dict[str, Any]) -> None:
         world.env["TORCH_FR_BUFFER_SIZE"] = str(more["buffer_size"])
 
 
-def moving(world: World, step: Callable[[Group], list[Op]] = fsdp, *, warm: int = 14) -> None:
+def moving(
+    world: World,
+    step: Callable[[Group], list[Op]] = fsdp,
+    *,
+    warm: int = 14,
+    entries: int = 128,
+) -> None:
     """A healthy run up to the look."""
     g = everybody(world)
     comms_of(world, [g])
     ops = [op for _ in range(warm + 8) for op in step(g)]
-    _size(world, ring())
+    _size(world, ring(entries))
     run(
         world, {r.rank: ops for r in world.ranks}, (g,),
-        starts_at=world.taken_at - warm * world.step_s, **ring(),
+        starts_at=world.taken_at - warm * world.step_s, **ring(entries),
     )  # fmt: skip
     main_stacks(world)
 

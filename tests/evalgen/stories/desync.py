@@ -64,7 +64,7 @@ def _same_seq(name: str, *, launched: bool, told: str, **more: object) -> tuple[
     comms_of(world, [g])
     usual, odd = _accumulating(g, 4, launched=launched)
     programs = {r.rank: odd if r.rank == 3 else usual for r in world.ranks}
-    stall(world, programs, (g,), ago=737, warm_s=4 * 8 * world.step_s + 2, **ring())
+    stall(world, programs, (g,), ago=737, warm_s=4 * 8 * world.step_s + 2, **ring(64))
     tell_start(world)
     odd_rank = world.ranks[3]
     seq = odd_rank.pending[0].seq

@@ -75,8 +75,8 @@ def loader_nfs() -> tuple[World, Expected]:
         world.kernel(node, t + 114 + k * 0.01, f"INFO: task pt_data_worker:{r.pid + 400} blocked "
                      "for more than 122 seconds.")  # fmt: skip
         who = f"pid:{r.pid + 400} tgid:{r.pid + 400} ppid:{r.pid}"
-        world.kernel(node, t + 114.001 + k * 0.01,
-                     f"task:pt_data_worker  state:D stack:0     {who}    flags:0x00000004")  # fmt: skip
+        line = f"task:pt_data_worker  state:D stack:0     {who}    flags:0x00000004"
+        world.kernel(node, t + 114.001 + k * 0.01, line)
     tell_start(world)
     return world, Expected(
         cause="data_stall", subtype="storage", culprits=[culprit(rank)], drains=[],

@@ -13,7 +13,7 @@ def healthy() -> tuple[World, Expected]:
         job_name="llm-70b", taken_at=epoch("2026-11-25T10:14:00Z"), age_s=5 * 3600,
         step_at_stall=9430, env={"NCCL_DEBUG": "INFO"},
     )  # fmt: skip
-    moving(world)
+    moving(world, entries=64)
     tell_start(world)
     return world, Expected(
         cause="progressing", subtype="steady", told="FSDP over 16 ranks, nothing is wrong.",
