@@ -30,7 +30,7 @@ def hang_spin(view: View) -> Iterator[Finding]:
     elif shape.shape == "moving":
         busy = dict(shape.counts).get("moving", 0)
         says = f"{busy} GPUs compute: utilisation and power move (a weak sign of progress)"
-        yield _said(view, shape, says, ())
+        yield replace(_said(view, shape, says, ()), role=Role.ALL_CLEAR)
     yield from _ghosts(view)
 
 
