@@ -158,12 +158,14 @@ def decode_nvlink5(code: int, unit: str, intrinfo: int, status: int) -> Nvlink5R
     `unit` may be either spelling of `A/B`; without the unit a pattern may fit several rows.
     """
     names = set(unit.split("/"))
+    best, most = None, 0
     for old, new, rule in _nvlink5():
-        if rule.xid != code or rule.status != status or not names & set(rule.unit.split("/")):
+        shared = len(names & set(rule.unit.split("/")))  # TLW_RX is a spelling of two pipes
+        if rule.xid != code or rule.status != status or shared <= most:
             continue
         if _fits(old, intrinfo) or _fits(new, intrinfo):
-            return rule
-    return None
+            best, most = rule, shared
+    return best
 
 
 def _fits(pattern: str, word: int) -> bool:

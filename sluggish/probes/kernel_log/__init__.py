@@ -102,7 +102,9 @@ class _Log:
     def __init__(self, text: str, origin: Origin) -> None:
         self.text = text
         self.origin = origin
-        self.head = [split(line, origin) for line in self._lines(0, HEAD_LINES)]
+        raw = list(self._lines(0, HEAD_LINES))
+        self.head = [split(line, origin) for line in raw]
+        self.stamped = any(_OWN.match(line) or _SYSLOG_KERNEL.match(line) for line in raw)
         self.hosts = {line.host for line in self.head if line.host}
         self.node = origin.node or next((line.host for line in self.head if line.host), None)
         relative = any(line.form in ("delta", "minute") for line in self.head)
@@ -114,7 +116,7 @@ class _Log:
 
     def is_kernel_log(self) -> bool:
         """Whether its first lines carry stamps of a kernel log."""
-        return any(line.form and line.form != "clock" for line in self.head)
+        return self.stamped
 
     def events(self) -> Iterator[Any]:
         """The facts of all lines that hold a needle, as they stand in the log."""
@@ -136,18 +138,21 @@ class _Log:
 
     def spans(self) -> Iterator[KernelSpan]:
         """What the log covers; a collected log of many hosts has one span a host."""
-        stamped = [line.at for line in self.head if line.at]
+        stamped = [line.at for line in self.head if line.at and self.stamped]
         last = self.last_relative if self.times is not None else self._last_time()
         forms = [line.form for line in self.head if line.form]
         boot = any(line.text.startswith(_BOOT_LINES) for line in self.head[:10])
         live = self.origin.command is not None
         for node in [self.origin.node] if self.origin.node else (sorted(self.hosts) or [None]):
             yield KernelSpan(
-                node=node, first_at=stamped[0] if stamped else None, last_at=last,
+                node=node,
+                first_at=stamped[0] if stamped else None,
+                last_at=last if stamped else None,
                 lines=self.text.count("\n") + (not self.text.endswith("\n")),
-                from_boot=boot, source=_SOURCES.get(forms[0], "") if forms else "",
+                from_boot=boot,
+                source=_SOURCES.get(forms[0], "") if forms else "",
                 until=self.origin.taken_at if live else None,
-            )  # fmt: skip
+            )
 
     def _hits(self) -> list[int]:
         """Starts of the lines that hold a needle, in order. Linear: one search a needle."""
@@ -239,7 +244,8 @@ def sniff(head: bytes) -> bool:
         return False
     if _PASTED.match(lines[0]):
         return True
-    if sum(bool(_OWN.match(line)) for line in lines) * 2 >= len(lines):
+    body = lines[1:-1] if len(lines) > 2 else lines  # the ends may be cut
+    if sum(bool(_OWN.match(line)) for line in body) * 2 >= len(body):
         return True
     return any(_SYSLOG_KERNEL.match(line) for line in lines)
 

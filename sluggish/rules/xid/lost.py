@@ -6,6 +6,7 @@ from datetime import timedelta
 from sluggish.catalog.xid import sxid
 from sluggish.causes import Family
 from sluggish.correlate.window import When
+from sluggish.correlate.xidrole import OFF_BUS, role
 from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.gpu import Gpu, GpuTrouble, SXid, Xid
 from sluggish.facts.host import KernelSpan
@@ -32,7 +33,7 @@ _KINDS = {
     "gpu_lost": ("off_bus", "reboot_node", "is lost from the bus", Strength.STRONG),
     "init_failed": ("missing", "reboot_node", "did not initialise", Strength.STRONG),
     "reset_required": ("xid", "reset_gpu", "the driver wants a GPU reset", Strength.STRONG),
-    "uvm_fatal": ("xid", "reboot_node", "unified memory is broken until a reboot", Strength.DECISIVE),
+    "uvm_fatal": ("xid", "reboot_node", "unified memory fails until a reboot", Strength.DECISIVE),
     "nvlink": ("nvlink", "check_fabric", "an NVLink was not found at its peer", Strength.WEAK),
 }  # fmt: skip
 _OF_A_GPU = frozenset({"fallen_off", "gpu_lost", "init_failed"})
@@ -50,9 +51,12 @@ def gpu_lost(view: View) -> Iterator[Finding]:
 
 
 def _told_by_xid(view: View, trouble: GpuTrouble) -> bool:
+    """A loss is told by a 79 alone, other trouble by any Xid of that GPU that can be a cause."""
+    loss = trouble.kind in ("fallen_off", "gpu_lost")
     return any(
         same_node(x.node, trouble.node)
         and trouble.pci in (None, x.pci)
+        and (x.code == OFF_BUS if loss else role(x).hang == "cause")
         and (x.at is None or trouble.at is None or abs(x.at - trouble.at) <= SAME_LOSS)
         for x in view.all(Xid)
     )

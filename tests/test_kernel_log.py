@@ -1,0 +1,274 @@
+"""The kernel log: every data case, every capture, the table of lines, coverage, junk."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluggish.catalog.xid import decode_nvlink5
+from sluggish.facts.gpu import GpuTrouble, SXid, Xid
+from sluggish.facts.host import KernelSpan, KernelTrouble, OomKill
+from sluggish.facts.origin import Origin
+from sluggish.facts.smi_values import pci
+from sluggish.probes import kernel_log
+
+HERE = Path(__file__).parent
+CASES = sorted((HERE / "probes" / "kernel_log").glob("*.yaml"))
+TAKEN = datetime(2026, 11, 24, 4, 0, tzinfo=UTC)
+BOOT = datetime(2026, 11, 20, tzinfo=UTC)
+ORIGIN = Origin(node="gpu-08", taken_at=TAKEN, boot_at=BOOT)
+
+
+def _text(path: Path) -> str:
+    wanted = yaml.safe_load(path.read_text(encoding="utf-8"))
+    source = HERE / wanted["capture"] if "capture" in wanted else path.with_suffix(".txt")
+    return source.read_bytes().decode("utf-8", "replace")
+
+
+def _parse(text: str, origin: Origin) -> tuple[list[Any], str | None]:
+    found: list[Any] = []
+    try:
+        for fact in kernel_log.parse(text, origin):
+            found.append(fact)
+    except ValueError as problem:
+        return found, str(problem)
+    return found, None
+
+
+def _facts(text: str, kind: type[Any], origin: Origin = ORIGIN) -> list[Any]:
+    return [fact for fact in kernel_log.parse(text, origin) if isinstance(fact, kind)]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _origin(given_fields: dict[str, Any]) -> Origin:
+    times = {k: datetime.fromisoformat(v) for k, v in given_fields.items() if k.endswith("_at")}
+    return Origin(**{**given_fields, **times})
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_a_recorded_case_gives_its_facts(path: Path) -> None:
+    wanted = yaml.safe_load(path.read_text(encoding="utf-8"))
+    text = _text(path)
+    assert kernel_log.sniff(text.encode()[:65536]) is wanted.get("sniff", True)
+    found, problem = _parse(text, _origin(wanted["origin"]))
+    assert (problem or "").startswith(wanted.get("error", ""))
+    assert (problem is None) is ("error" not in wanted)
+    assert [type(f).__name__ for f in found] == [f["type"] for f in wanted["facts"]]
+    for fact, expected in zip(found, wanted["facts"], strict=True):
+        expected.pop("type")
+        assert {key: _plain(getattr(fact, key)) for key in expected} == expected
+
+
+def test_cases_of_each_kind_are_there() -> None:
+    stems = {path.stem for path in CASES}
+    assert {"normal", "faulty", "empty", "truncated", "version", "junk", "public"} <= stems
+
+
+def _lines() -> list[Any]:
+    table = (HERE / "probes" / "kernel_log" / "lines.tsv").read_text(encoding="utf-8")
+    rows = [row.split("\t", 1) for row in table.splitlines() if row and row[0] != "#"]
+    return [pytest.param(*row, id=str(i)) for i, row in enumerate(rows)]
+
+
+@pytest.mark.parametrize(("expected", "line"), _lines())
+def test_a_line_of_the_table_is_parsed_as_the_table_says(expected: str, line: str) -> None:
+    code, address, pid, previous, more = expected.split("|")
+    extra = dict(part.split("=", 1) for part in more.split() if "=" in part)
+    fact = kernel_log.tidy(kernel_log.parse(line, ORIGIN))[0]
+    assert fact.pci == pci(address)
+    if code.startswith("S"):
+        assert isinstance(fact, SXid)
+        assert fact.code == int(code[1:6])
+        assert fact.fatal is {"Fatal": True, "Non-fatal": False}.get(code[7:])
+        return
+    if code == "79*":
+        assert isinstance(fact, GpuTrouble)
+        assert fact.kind == "fallen_off"
+        return
+    assert isinstance(fact, Xid)
+    assert fact.code == int(code)
+    assert fact.pid == (int(pid) if pid.isdigit() else None)
+    assert fact.caused_by == (int(previous) if previous != "-" else None)
+    assert fact.process == (extra["name"] if extra["name"] not in ("-", "<unknown>") else None)
+    if "to" in extra:
+        assert fact.recovery == int(extra["to"])
+    if "rst" in extra:
+        assert fact.reset_hint is (extra["rst"] == "Yes")
+    if "link" in extra:
+        assert fact.link == int(extra["link"])
+    if "rule" in extra:
+        row = decode_nvlink5(fact.code, fact.unit or "", fact.intrinfo or 0, fact.status or 0)
+        unit, sub, status = extra["rule"].split("/")
+        assert row is not None
+        assert (row.subcode, row.status, row.action) == (
+            int(sub, 16), int(status, 16), extra["action"],
+        )  # fmt: skip
+        assert row.peer_is_source is (extra["peer_is_source"] == "1")
+        assert unit in row.unit.split("/")
+
+
+def test_a_log_from_the_first_line_of_the_boot_says_so() -> None:
+    boot = "[    0.000000] Linux version 6.8.0 (x)\n[   12.500000] usb 1-1: new device\n"
+    (span,) = _facts(boot, KernelSpan)
+    assert span.from_boot
+    assert (span.first_at, span.last_at) == (BOOT, BOOT + timedelta(seconds=12.5))
+
+
+def test_a_ring_buffer_that_has_wrapped_begins_where_it_begins() -> None:
+    (span,) = _facts("[  900.000000] a\n[  901.000000] b\n", KernelSpan)
+    assert not span.from_boot
+    assert span.first_at == BOOT + timedelta(seconds=900)
+
+
+def test_a_kernel_that_was_booted_later_in_a_syslog_is_told() -> None:
+    text = "Nov 24 01:00:00 n01 kernel: x\nNov 24 02:00:00 n01 kernel: [ 0.0] Linux version 6.8\n"
+    (boot,) = _facts(text, KernelTrouble)
+    assert boot.at == datetime(2026, 11, 24, 2, tzinfo=UTC)
+
+
+def test_a_refusal_on_stderr_with_nothing_on_stdout_is_denied() -> None:
+    origin = Origin(stderr="dmesg: read kernel buffer failed: Operation not permitted", exit_code=1)
+    assert "Operation not permitted" in (_parse("", origin)[1] or "")
+
+
+def test_lines_beside_a_hint_are_still_read() -> None:
+    text = (
+        "Hint: You are currently not seeing messages from other users and the system.\n"
+        "[   12.000000] NVRM: Xid (PCI:0000:27:00): 79, GPU has fallen off the bus.\n"
+    )
+    assert [x.code for x in _facts(text, Xid)] == [79]
+
+
+def test_the_relative_form_without_a_minute_has_no_time() -> None:
+    line = "[  +0.000316] NVRM: Xid (PCI:0000:27:00): 79, GPU has fallen off the bus.\n"
+    assert [x.at for x in _facts(line, Xid)] == [None]
+
+
+def test_a_line_without_a_stamp_takes_the_time_of_the_line_before() -> None:
+    text = "[   10.000000] something\nNVRM: Xid (PCI:0000:27:00): 79, x\n"
+    assert _facts(text, Xid)[0].at == BOOT + timedelta(seconds=10)
+
+
+def test_a_storm_of_one_code_is_one_fact_an_episode() -> None:
+    line = "[%d.000000] NVRM: Xid (PCI:0000:27:00): 95, pid=7, name=p, Uncontained: LTC TAG\n"
+    storm = "".join(line % s for s in [*range(100, 200), 300])
+    assert [(x.count, x.at) for x in _facts(storm, Xid)] == [
+        (100, BOOT + timedelta(seconds=100)),
+        (1, BOOT + timedelta(seconds=300)),
+    ]
+
+
+def test_two_pids_of_one_gpu_are_not_folded() -> None:
+    line = "[5.000000] NVRM: Xid (PCI:0000:27:00): 45, pid=%d, name=p, Ch 1\n"
+    assert [x.pid for x in _facts(line % 7 + line % 8, Xid)] == [7, 8]
+
+
+def test_a_loss_without_xid_is_kept_where_the_79_is_of_another_gpu() -> None:
+    text = (
+        "[10.000000] NVRM: Xid (PCI:0000:27:00): 79, GPU has fallen off the bus.\n"
+        "[11.000000] NVRM: GPU 0000:28:00.0: GPU has fallen off the bus.\n"
+    )
+    assert [t.pci for t in _facts(text, GpuTrouble)] == ["0000:28:00.0"]
+
+
+def test_prose_about_a_lost_gpu_is_no_loss() -> None:
+    text = "[10.000000] audit: the gpu has fallen off the bus, said the operator\n"
+    assert _facts(text, GpuTrouble) == []
+
+
+def test_two_oom_kills_in_one_second_are_two() -> None:
+    kill = "[9.0000%d] Memory cgroup out of memory: Killed process %d (python) anon-rss:8kB\n"
+    assert [k.pid for k in _facts(kill % (1, 11) + kill % (2, 12), OomKill)] == [11, 12]
+
+
+def test_the_child_that_dies_for_its_parent_is_the_victim() -> None:
+    text = (
+        "[9.000001] Out of memory: Kill process 456 (python) score 50 or sacrifice child\n"
+        "[9.000002] Killed process 457 (worker) total-vm:9kB, anon-rss:8kB, file-rss:0kB\n"
+    )
+    assert [(k.pid, k.process, k.cgroup) for k in _facts(text, OomKill)] == [(457, "worker", False)]
+
+
+def test_a_log_collected_from_many_hosts_keeps_them_apart() -> None:
+    line = "2026-11-24T03:12:0%d+00:00 %s kernel: NVRM: Xid (PCI:0000:27:00): 79, x\n"
+    text = line % (1, "gpu-07") + line % (2, "gpu-08")
+    origin = Origin(taken_at=TAKEN)
+    assert [x.node for x in _facts(text, Xid, origin)] == ["gpu-07", "gpu-08"]
+    assert [s.node for s in _facts(text, KernelSpan, origin)] == ["gpu-07", "gpu-08"]
+
+
+def test_a_leap_day_without_a_year_finds_its_leap_year() -> None:
+    text = "Feb 29 03:12:02 n01 kernel: NVRM: Xid (PCI:0000:27:00): 79, x\n"
+    assert _facts(text, Xid)[0].at == datetime(2024, 2, 29, 3, 12, 2, tzinfo=UTC)
+
+
+def test_control_characters_of_a_line_do_not_reach_its_quote() -> None:
+    text = "[9.000000] NVRM: Xid (PCI:0000:27:00): 79, \x1b[2J\u202egone\x07\n"
+    quote = _facts(text, Xid)[0].line
+    assert quote.isprintable()
+
+
+def test_every_form_of_stamp_tells_the_same_moment() -> None:
+    words = "NVRM: Xid (PCI:0000:27:00): 79, x"
+    at = datetime(2026, 11, 24, 3, 12, 2, tzinfo=UTC)
+    seconds = (at - BOOT).total_seconds()
+    for stamp in (
+        f"[{seconds:.6f}] ", f"<4>[{seconds:.6f}] ", f"kern  :warn  : [{seconds:.6f}] ",
+        f"[{seconds:.6f}][ T812] ", f"[{seconds:.6f} <    0.000316>] ",
+        "[Tue Nov 24 03:12:02 2026] ", "2026-11-24T03:12:02,000000+00:00 ",
+        f"4,1,{int(seconds * 1e6)},-;", f"4,1,{int(seconds * 1e6)},-,caller=T812;",
+        "Nov 24 03:12:02 n01 kernel: ", f"Nov 24 03:12:02 n01 kernel: [{seconds:.6f}] ",
+        "2026-11-24T03:12:02+0000 n01 kernel: ", "2026-11-24T04:12:02.000000+01:00 n01 kernel: ",
+        "2026-11-24T03:12:02Z n01 kernel: ", f"{at.timestamp():.6f} n01 kernel: ",
+        "Tue 2026-11-24 03:12:02 UTC n01 kernel: ", "03:12:02 ",
+        "<4>1 2026-11-24T03:12:02Z n01 kernel - - - ",
+    ):  # fmt: skip
+        assert [x.at for x in _facts(stamp + words + "\n", Xid)] == [at], stamp
+
+
+def test_other_logs_are_not_claimed() -> None:
+    for head in (
+        b"2026-11-24 03:12:01,123 INFO step 1\n" * 9,
+        b"[2026-11-24T03:12:01.123] error: slurmd: x\n" * 9,
+        b"[1124 03:12:01 x.py:1] hello\n" * 9,
+        b"gpu-07:812:900 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB\n" * 9,
+        b"[12] loss 3\n[13] loss 2\n",
+        b"PID TTY STAT\n",
+        b"\x80\x02}q\x00",
+        b"",
+    ):
+        assert not kernel_log.sniff(head), head
+
+
+@settings(max_examples=150, deadline=None)
+@given(text=st.text())
+def test_any_text_is_facts_or_a_value_error(text: str) -> None:
+    _, problem = _parse(text, ORIGIN)
+    assert problem is None or problem.startswith(("expected ", "denied: "))
+
+
+_parts = st.sampled_from(
+    [*kernel_log.NEEDLES, "[12.500000] ", "[  +0.1] ", "[Nov24 03:12] ",
+     "4,1,99999999999999999,-;", "NVRM: Xid (PCI:0000:27:00): ", "79, ", "pid=", "name=", "Feb 30 99:99:99 h kernel: ", "\x00",
+     "99999999999.123456 h kernel: ", "9999-99-99T99:99:99,1+99:99 ", "٣", ": ", "(", ")",
+     "0x", "\r",
+     "INFO: task a:1 blocked for more than 9 seconds", "Call Trace:", " f+0x1/0x2 [m]", "(0x1 0x2"]
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(parts=st.lists(_parts, max_size=30), glue=st.sampled_from(["", " ", "\n"]))
+def test_text_that_looks_right_is_facts_or_a_value_error(parts: list[str], glue: str) -> None:
+    text = glue.join(parts)
+    _, problem = _parse(text, ORIGIN)
+    assert problem is None or problem.startswith(("expected ", "denied: "))
+    assert kernel_log.sniff(text.encode()) in (True, False)
