@@ -11,7 +11,7 @@ SAME_START = timedelta(seconds=2)
 """A pid whose start differs by more belongs to another process now."""
 NETWORK_WAITS = re.compile(
     r"nfs|rpc_|lustre|ldlm|\bll_|osc_|ptlrpc|cl_(?:sync|io)|obd_|mdc_|gpfs|mmfs|cxi|beegfs|FhgfsOps|"
-    r"ceph|cifs|smb|fuse|wait_on_commit|netfs|afs_|9p|p9_",
+    r"ceph|cifs|smb|fuse_|request_wait_answer|wait_on_commit|netfs|afs_|9p|p9_",
     re.IGNORECASE,
 )
 """Kernel functions of network file systems (Linux and Lustre source)."""
@@ -21,7 +21,7 @@ LOCAL_WAITS = re.compile(
     re.IGNORECASE,
 )
 """Page and block waits: local disk, or a network file system one level further up the stack."""
-GPU_WAITS = re.compile(r"nv_|nvidia|uvm_|os_acquire|rm_|_nv\d", re.IGNORECASE)
+GPU_WAITS = re.compile(r"nvidia|\buvm_|\bnv_|\bos_acquire|\brm_|_nv\d{6}", re.IGNORECASE)
 
 
 def deltas(processes: Iterable[RankProcess]) -> tuple[ProcessDelta, ...]:

@@ -1,0 +1,68 @@
+"""What belongs to the job of the look: its ids, its pids, its nodes; and words for coverage."""
+
+import re
+from collections.abc import Callable, Iterable
+
+from sluggish.facts.derived import Look
+from sluggish.facts.host import RankProcess
+from sluggish.facts.log import NcclInit
+from sluggish.hostlist import fold
+from sluggish.job import Job
+
+Key = tuple[str | None, int]
+
+
+def job_ids(jobs: Iterable[Job], processes: Iterable[RankProcess] = ()) -> frozenset[str]:
+    """Plain numbers under which cgroups and messages may name the job."""
+    found: set[str] = set()
+    for job in jobs:
+        found |= {job.id, re.split(r"[_+]", job.id)[0], job.raw_id or job.id}
+    found |= {process.job_id for process in processes if process.job_id}
+    return frozenset(found)
+
+
+def rank_of_pid(processes: Iterable[RankProcess], inits: Iterable[NcclInit] = ()) -> dict[Key, int]:
+    """(node, pid) -> rank, from the processes' environment first."""
+    found: dict[Key, int] = {(i.node, i.pid): i.rank for i in inits if i.pid is not None}
+    found.update({(p.node, p.pid): p.rank for p in processes if p.rank is not None})
+    return found
+
+
+def in_job(node: str | None, look: Look | None) -> bool:
+    """Whether a node is one of the job's; True where the job's nodes are not known."""
+    if look is None or not look.nodes or node is None:
+        return True
+    return node.split(".")[0] in {name.split(".")[0] for name in look.nodes}
+
+
+def split_seen(look: Look | None, saw: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    """The job's nodes on which something was looked for, and the blind ones."""
+    nodes = look.nodes if look else ()
+    return [n for n in nodes if saw(n)], [n for n in nodes if not saw(n)]
+
+
+def on_nodes(seen: list[str], blind: list[str]) -> str:
+    """`on 2 nodes`, `on gpu-07; not seen on gpu-08`."""
+    where = f"on {fold(seen)}" if len(seen) == 1 else f"on {len(seen)} nodes"
+    return f"{where}; not seen on {fold(blind)}" if blind else where
+
+
+def folded(nodes: Iterable[str | None]) -> str:
+    """Names for a sentence; a missing name reads "a node"."""
+    names = [node for node in dict.fromkeys(nodes) if node]
+    return fold(names) if names else "a node"
+
+
+def ranks_words(ranks: Iterable[int | None]) -> str:
+    """`rank 3`, `ranks 3, 5`, `12 ranks`, or nothing."""
+    known = sorted({rank for rank in ranks if rank is not None})
+    if not known:
+        return ""
+    if len(known) > 4:
+        return f"{len(known)} ranks"
+    return f"rank{'s' if len(known) > 1 else ''} {', '.join(map(str, known))}"
+
+
+def share(part: float, whole: float) -> str:
+    """`41%`, never above what it is."""
+    return f"{int(100 * part / whole)}%" if whole else "?"

@@ -1,0 +1,181 @@
+"""DATA-STORAGE: a file system that the job waits for does not answer."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sluggish.causes import Family
+from sluggish.correlate.jobsense import folded, in_job, on_nodes, ranks_words, split_seen
+from sluggish.correlate.procs import NETWORK_WAITS, deltas, what_it_waits_on
+from sluggish.correlate.window import When, when
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.host import HungTask, Mount, ProcessDelta, RankProcess, StorageEvent
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+
+MOVES_BYTES = 1 << 20
+"""io in the window that shows a process in D to be working, not stuck."""
+CROWD = 2
+"""Processes of one node in D on a network file system: with one look a single one may be luck."""
+NOISY = {"lustre", "other", "fuse", "overlay"}
+"""Kernel lines of these stand beside other faults too often to prove a stall alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """The signs of one node."""
+
+    node: str | None
+    dead: tuple[Mount, ...]
+    blocked: tuple[ProcessDelta, ...]
+    disk: tuple[ProcessDelta, ...]
+    lines: tuple[StorageEvent | HungTask, ...]
+    processes_seen: bool
+
+
+@rule(
+    "DATA-STORAGE",
+    family=Family.DATA,
+    needs=(Mount, RankProcess, StorageEvent, HungTask),
+    wants=(Look, Onset),
+)
+def data_storage(view: View) -> Iterator[Finding]:
+    """A mount does not answer, or processes of the job hang in D on a file system."""
+    look = view.one(Look)
+    moved = deltas(view.all(RankProcess))
+    lines = (*_open_events(view), *_hung(view))
+    facts = (*view.all(Mount), *moved, *lines)
+    nodes = [n for n in dict.fromkeys(fact.node for fact in facts) if in_job(n, look)]
+    graded: dict[Strength, list[_Node]] = {}
+    for node in nodes:
+        signs = _signs(node, view.all(Mount), moved, lines)
+        grade = _grade(signs)
+        if grade:
+            graded.setdefault(grade, []).append(signs)
+    many = sum(len(found) for found in graded.values()) > 1
+    for grade in (Strength.DECISIVE, Strength.STRONG, Strength.WEAK):
+        if found := graded.get(grade):
+            yield _finding(found, grade, many)
+    if not graded:
+        yield from _all_clear(view, look, moved)
+
+
+def _signs(
+    node: str | None,
+    mounts: tuple[Mount, ...],
+    moved: tuple[ProcessDelta, ...],
+    lines: tuple[StorageEvent | HungTask, ...],
+) -> _Node:
+    mine = [d for d in moved if d.node == node and (d.role != "other" or d.job_id)]
+    still = [d for d in mine if (d.read_bytes or 0) + (d.written_bytes or 0) < MOVES_BYTES]
+    waits = [(d, what_it_waits_on(d)) for d in still if d.stuck or d.seconds is None]
+    return _Node(
+        node=node,
+        dead=tuple(m for m in mounts if m.node == node and m.answered is False),
+        blocked=tuple(d for d, on in waits if on == "network"),
+        disk=tuple(d for d, on in waits if on == "disk"),
+        lines=tuple(line for line in lines if line.node == node),
+        processes_seen=bool(mine),
+    )
+
+
+def _grade(signs: _Node) -> Strength | None:
+    blocked = signs.blocked or (signs.disk if signs.dead else ())
+    if signs.dead and blocked:
+        return Strength.DECISIVE
+    if signs.dead:  # a dead mount that nobody of the job waits for is no cause
+        alone = signs.processes_seen and not signs.lines
+        return Strength.WEAK if alone else Strength.STRONG
+    if signs.blocked:
+        sure = any(d.stuck for d in signs.blocked) or len(signs.blocked) >= CROWD or signs.lines
+        return Strength.STRONG if sure else Strength.WEAK
+    if any(isinstance(s, HungTask) or s.kind not in NOISY | {"nvme", "block"} for s in signs.lines):
+        return Strength.STRONG
+    return Strength.WEAK if signs.lines or any(d.stuck for d in signs.disk) else None
+
+
+def _open_events(view: View) -> Iterator[StorageEvent]:
+    """The last line of each server and node, where it does not say that it answers again."""
+    last: dict[tuple[str | None, str, str | None], StorageEvent] = {}
+    for event in sorted(view.all(StorageEvent), key=lambda e: e.at.timestamp() if e.at else 0.0):
+        last[event.node, event.kind, event.server] = event
+    for event in last.values():
+        place = when(event.at, view.one(Look), view.one(Onset))
+        if not event.recovered and place not in (When.HISTORY, When.TEARDOWN):
+            yield event
+
+
+def _hung(view: View) -> Iterator[HungTask]:
+    """Hung tasks whose kernel stack stands in a network file system."""
+    for task in view.all(HungTask):
+        place = when(task.at, view.one(Look), view.one(Onset))
+        if place in (When.HISTORY, When.EARLIER, When.TEARDOWN):
+            continue
+        if any(NETWORK_WAITS.search(function) for function in task.stack):
+            yield task
+
+
+def _finding(found: list[_Node], grade: Strength, many: bool) -> Finding:
+    spots = tuple(spot for signs in found for spot in _spots(signs))
+    lines = [line for signs in found for line in signs.lines]
+    node = found[0].node if len(found) == 1 else None
+    return Finding(
+        node=node,
+        subject="storage",
+        role=Role.ROOT,
+        strength=grade,
+        at=min((line.at for line in lines if line.at), default=None),
+        says=("" if node else f"{folded(s.node for s in found)}: ") + _says(found),
+        quote=lines[0].line if lines else "",
+        source="mounts, processes" if any(s.dead for s in found) else "processes",
+        spots=spots,
+        subtype="storage",
+        shared=many,
+    )
+
+
+def _spots(signs: _Node) -> Iterator[Spot]:
+    blocked = {d.rank: d for d in reversed((*signs.blocked, *signs.disk)) if d.rank is not None}
+    for rank, delta in sorted(blocked.items()):
+        yield Spot(rank=rank, node=signs.node, pid=delta.pid, doing=f"in D on {delta.wchan}")
+    if not blocked:
+        yield Spot(node=signs.node, doing="waits for storage")
+
+
+def _says(found: list[_Node]) -> str:
+    parts: list[str] = []
+    dead = dict.fromkeys(f"{m.path} ({m.source or m.fstype})" for s in found for m in s.dead)
+    if dead:
+        shown = ", ".join(list(dead)[:2]) + (f" and {len(dead) - 2} more" if len(dead) > 2 else "")
+        parts.append(f"{shown} does not answer")
+    blocked = [d for s in found for d in (*s.blocked, *s.disk)]
+    if blocked:
+        who = ranks_words(d.rank for d in blocked)
+        places = dict.fromkeys(d.wchan for d in blocked if d.wchan)
+        count = f"{len(blocked)} process{'es' if len(blocked) > 1 else ''}"
+        where = f" on {', '.join(list(places)[:2])}" if places else ""
+        parts.append(f"{count} in D{where}{f', {who}' if who else ''}")
+    if not parts:
+        kinds = dict.fromkeys(
+            "a task hung in a network file system" if isinstance(line, HungTask) else line.kind
+            for s in found
+            for line in s.lines
+        )
+        parts.append(f"storage trouble without recovery: {', '.join(kinds)}")
+    return "; ".join(parts)
+
+
+def _all_clear(view: View, look: Look | None, moved: tuple[ProcessDelta, ...]) -> Iterator[Finding]:
+    asked = [m for m in view.all(Mount) if m.answered]
+    seen, blind = split_seen(look, lambda node: any(m.node == node for m in asked))
+    if not seen:
+        return
+    says = f"{len(asked)} network mounts answer {on_nodes(seen, blind)}"
+    if any(d.role != "other" for d in moved):
+        says += ", no process of the job stuck in D"
+    yield Finding(
+        node=None,
+        subject="storage",
+        role=Role.ALL_CLEAR,
+        strength=Strength.STRONG,
+        says=says,
+        source="mounts",
+    )

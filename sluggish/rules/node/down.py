@@ -1,0 +1,164 @@
+"""NODE-DOWN and NODE-SILENT: a node that Slurm has lost, and one that did not answer us."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from sluggish.causes import Family
+from sluggish.correlate.jobsense import folded, in_job, on_nodes, split_seen
+from sluggish.correlate.window import When, when
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.gpu import Gpu
+from sluggish.facts.host import HostMemory, KernelSpan, NodeIdentity, RankProcess
+from sluggish.facts.log import SlurmMessage
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.job import Job, NodeState, current
+
+ANSWERS = (NodeIdentity, RankProcess, HostMemory, KernelSpan, Gpu)
+"""A node that gave any of these has answered."""
+
+
+@rule(
+    "NODE-DOWN",
+    family=Family.SLURM,
+    needs=(NodeState, Job, SlurmMessage),
+    wants=(Look, Onset, *ANSWERS),
+)
+def node_down(view: View) -> Iterator[Finding]:
+    """Slurm has lost a node of the job: DOWN, not responding, NODE_FAIL."""
+    look = view.one(Look)
+    states = [s for s in view.all(NodeState) if in_job(s.node, look)]
+    found = [f for s in states if (f := _of_state(s, view))]
+    roots = [f for f in found if f.role is Role.ROOT]
+    found += [
+        f for f in _of_messages(view) if f.node is None or f.node not in {r.node for r in roots}
+    ]
+    job = current(view.all(Job))
+    if job and job.state == "NODE_FAIL" and not any(f.role is Role.ROOT for f in found):
+        found.append(_of_job(job))
+    shared = len({f.node for f in found if f.role is Role.ROOT and f.node}) > 1
+    for finding in found:
+        yield _with_shared(finding) if shared and finding.role is Role.ROOT else finding
+    if states and not any(f.role is Role.ROOT for f in found):
+        yield _all_clear(states, look)
+
+
+def _of_state(state: NodeState, view: View) -> Finding | None:
+    down = state.state == "DOWN"  # FAIL is a drain with another name
+    mute = "NOT_RESPONDING" in state.flags
+    if not down and not mute:
+        return _drained(state)
+    place = when(state.reason_at, view.one(Look), view.one(Onset))
+    answered = any(view.saw(kind, state.node) for kind in ANSWERS)
+    role = Role.ROOT
+    if place is When.TEARDOWN:
+        role = Role.CONSEQUENCE
+    elif place is When.HISTORY and not mute:
+        role = Role.CONTEXT
+    # `*` also stands for a second after every boot: it needs a second sign
+    strength = Strength.DECISIVE if down and mute else Strength.STRONG
+    if answered:
+        strength = Strength.WEAK
+    words = "+".join((state.state, *state.flags))
+    says = f"Slurm says {words}" + (f": {state.reason}" if state.reason else "")
+    return Finding(
+        node=state.node,
+        subject="node",
+        role=role,
+        strength=strength,
+        at=state.reason_at,
+        says=says + ("; but the node answered this look" if answered else ""),
+        source="scontrol",
+        spots=(Spot(node=state.node, doing="lost to Slurm"),),
+        subtype="not_responding" if mute and not down else "node_fail",
+    )
+
+
+def _drained(state: NodeState) -> Finding | None:
+    """Somebody has judged this node already: told, never a cause, never overwritten."""
+    if not {"DRAIN", "FAIL"} & {state.state, *state.flags} and state.state != "DRAINED":
+        return None
+    by = f" by {state.reason_by}" if state.reason_by else ""
+    return Finding(
+        node=state.node,
+        subject="node",
+        role=Role.CONTEXT,
+        strength=Strength.WEAK,
+        at=state.reason_at,
+        says=f"already draining{by}: {state.reason or 'no reason given'}",
+        source="scontrol",
+        spots=(Spot(node=state.node),),
+    )
+
+
+def _of_messages(view: View) -> Iterator[Finding]:
+    """`DUE TO NODE FAILURE` in the job's log; the line may or may not name the node."""
+    for message in view.all(SlurmMessage):
+        if message.kind != "node_failure" or not in_job(message.node, view.one(Look)):
+            continue
+        yield Finding(
+            node=message.node,
+            subject="node",
+            role=Role.ROOT,
+            strength=Strength.STRONG,
+            at=message.at,
+            says="Slurm ended the job for a node failure",
+            quote=message.line,
+            source="job log",
+            spots=(Spot(node=message.node),) if message.node else (),
+            subtype="node_fail",
+        )
+        return
+
+
+def _of_job(job: Job) -> Finding:
+    return Finding(
+        node=None,
+        subject="job",
+        role=Role.ROOT,
+        strength=Strength.STRONG,
+        at=job.ended_at,
+        says="Slurm says NODE_FAIL; which node it was stands in slurmctld's log or sinfo",
+        source=job.source or "Slurm",
+        subtype="node_fail",
+    )
+
+
+def _with_shared(finding: Finding) -> Finding:
+    return replace(finding, shared=True)
+
+
+def _all_clear(states: list[NodeState], look: Look | None) -> Finding:
+    names = {s.node for s in states}
+    seen, blind = split_seen(look, lambda node: node in names)
+    where = on_nodes(seen, blind) if seen else on_nodes([s.node for s in states], [])
+    return Finding(
+        node=None,
+        subject="job",
+        role=Role.ALL_CLEAR,
+        strength=Strength.STRONG,
+        says=f"no node is down or mute to Slurm {where}",
+        source="scontrol",
+    )
+
+
+@rule("NODE-SILENT", family=Family.PROCESS, needs=(Look,), wants=ANSWERS)
+def node_silent(view: View) -> Iterator[Finding]:
+    """A node of the job did not answer the look: unknown, never a cause by itself."""
+    look = view.one(Look)
+    if look is None or look.loose:
+        return
+    silent = [n for n in look.nodes if not any(view.saw(kind, n) for kind in ANSWERS)]
+    whys: dict[str, list[str]] = {}
+    for node in silent:
+        gaps = [gap.why for kind in ANSWERS for gap in view.gaps(kind) if gap.node == node]
+        whys.setdefault(gaps[0] if gaps else "no evidence", []).append(node)
+    for why, nodes in whys.items():
+        yield Finding(
+            node=nodes[0] if len(nodes) == 1 else None,
+            subject="node",
+            role=Role.CONTEXT,
+            strength=Strength.WEAK,
+            says=f"{folded(nodes)} did not answer this look ({why})",
+            source="look",
+            spots=tuple(Spot(node=node) for node in nodes),
+        )

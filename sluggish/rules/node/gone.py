@@ -1,0 +1,146 @@
+"""PROC-GONE: the process of a rank is no longer there."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from sluggish.causes import Family
+from sluggish.correlate.jobsense import in_job, on_nodes, ranks_words, split_seen
+from sluggish.correlate.procs import deltas
+from sluggish.facts.collective import RankRecord
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.host import ProcessDelta, RankProcess
+from sluggish.facts.log import NcclInit
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+
+SKEW = timedelta(seconds=60)
+"""A line from before the job's start is another run's."""
+ENDED_SHARE = 0.5
+"""With more ranks gone than this the job has ended or is being ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Missing:
+    node: str
+    rank: int | None
+    pid: int | None
+    how: str
+
+
+@rule(
+    "PROC-GONE",
+    family=Family.PROCESS,
+    needs=(RankProcess,),
+    wants=(NcclInit, RankRecord, Look, Onset),
+)
+def proc_gone(view: View) -> Iterator[Finding]:
+    """The process of a rank has ended or is a zombie while the others are still there."""
+    look, onset = view.one(Look), view.one(Onset)
+    moved = [d for d in deltas(view.all(RankProcess)) if in_job(d.node, look)]
+    alive = [d for d in moved if d.role == "rank" and not d.gone and d.state not in ("Z", "X")]
+    missing = list(_missing(view, moved, alive))
+    if missing:
+        whole = len(missing) + len(alive)
+        over = len(missing) > ENDED_SHARE * whole and len(missing) > 1
+        torn = onset is not None and onset.teardown_at is not None
+        role = Role.CONTEXT if over else Role.CONSEQUENCE if torn else Role.ROOT
+        yield from _findings(missing, len(alive), role)
+    elif alive:
+        seen, blind = split_seen(look, lambda node: any(d.node == node for d in alive))
+        if seen:
+            yield Finding(
+                node=None,
+                subject="job",
+                role=Role.ALL_CLEAR,
+                strength=Strength.STRONG,
+                says=f"{len(alive)} rank processes are there {on_nodes(seen, blind)}",
+                source="processes",
+            )
+
+
+def _missing(
+    view: View, moved: list[ProcessDelta], alive: list[ProcessDelta]
+) -> Iterator[_Missing]:
+    seen: set[tuple[str, int | None]] = set()
+    for gone in (*_visible(moved), *_by_pid(view, moved), *_by_count(view, moved, alive)):
+        if (gone.node, gone.rank) not in seen:
+            seen.add((gone.node, gone.rank))
+            yield gone
+
+
+def _visible(moved: list[ProcessDelta]) -> Iterator[_Missing]:
+    """A rank that is a zombie, or that left between the two samples."""
+    for delta in moved:
+        if delta.role == "rank" and delta.node and (delta.gone or delta.state in ("Z", "X")):
+            how = "left during the look" if delta.gone else "is a zombie"
+            yield _Missing(node=delta.node, rank=delta.rank, pid=delta.pid, how=how)
+
+
+def _by_pid(view: View, moved: list[ProcessDelta]) -> Iterator[_Missing]:
+    """A pid that NCCL or a recorder named, on a node whose processes were read.
+
+    Only where another named pid of that node is found: in a container's pid namespace the
+    numbers cannot be compared. Only the last run's lines: a later line of a rank replaces it.
+    """
+    look = view.one(Look)
+    start = look.job_started_at if look else None
+    named: dict[int, tuple[str, int]] = {}
+    for init in view.all(NcclInit):
+        old = start is not None and init.at is not None and init.at < start - SKEW
+        if init.node and init.pid and init.world_size == _world(view) and not old:
+            named[init.rank] = (init.node, init.pid)
+    for record in view.all(RankRecord):
+        if record.node and record.pid:
+            named[record.rank] = (record.node, record.pid)
+    there = {(d.node, d.pid) for d in moved}
+    comparable = {node for node, pid in named.values() if (node, pid) in there}
+    for rank, (node, pid) in sorted(named.items()):
+        if node in comparable and (node, pid) not in there:
+            yield _Missing(node=node, rank=rank, pid=pid, how="is no longer there")
+
+
+def _world(view: View) -> int:
+    return max((line.world_size for line in view.all(NcclInit)), default=0)
+
+
+def _by_count(
+    view: View, moved: list[ProcessDelta], alive: list[ProcessDelta]
+) -> Iterator[_Missing]:
+    """Numbered ranks with a hole: the world's size is known and every node was read."""
+    look = view.one(Look)
+    if look is None or not look.world_size or not look.nodes:
+        return
+    if not all(view.saw(RankProcess, node) for node in look.nodes):
+        return
+    here = {d.rank: d.node for d in alive if d.rank is not None}
+    holes = [rank for rank in range(look.world_size) if rank not in here]
+    if not here or len(holes) * 2 > look.world_size or look.world_size % len(look.nodes):
+        return
+    per_node = look.world_size // len(look.nodes)
+    for rank in holes:
+        near = [node for other, node in here.items() if other // per_node == rank // per_node]
+        node = near[0] if near and len(set(near)) == 1 else None
+        if node is None:
+            taken = set(here.values())
+            free = [n for n in look.nodes if n not in taken]
+            node = free[0] if len(free) == 1 else None
+        if node is not None:
+            yield _Missing(node=node, rank=rank, pid=None, how="is not there")
+
+
+def _findings(missing: list[_Missing], alive: int, role: Role) -> Iterator[Finding]:
+    by_node: dict[str, list[_Missing]] = {}
+    for one in missing:
+        by_node.setdefault(one.node, []).append(one)
+    for node, mine in by_node.items():
+        who = ranks_words(m.rank for m in mine) or f"pid {mine[0].pid}"
+        yield Finding(
+            node=node,
+            subject=who,
+            role=role,
+            strength=Strength.STRONG,
+            says=f"the process of {who} {mine[0].how}; {alive} others are",
+            source="processes",
+            spots=tuple(Spot(rank=m.rank, node=node, pid=m.pid, doing=m.how) for m in mine),
+            subtype="exit",
+        )

@@ -1,0 +1,82 @@
+"""JOB-STATE: what Slurm says of the job."""
+
+from collections.abc import Iterator
+
+from sluggish.causes import Family
+from sluggish.findings import Finding, Role, Strength, View, rule
+from sluggish.job import Job, current
+
+ALIVE = {"RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"}
+WAITING = {
+    "PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT",
+    "RESV_DEL_HOLD", "REVOKED",
+}  # fmt: skip
+ENDED = {
+    "COMPLETED": "completed", "CANCELLED": "cancelled", "TIMEOUT": "time_limit",
+    "DEADLINE": "time_limit", "FAILED": "failed", "BOOT_FAIL": "failed", "LAUNCH_FAILED": "failed",
+    "PREEMPTED": "cancelled",
+}  # fmt: skip
+ELSEWHERE = {"NODE_FAIL", "OUT_OF_MEMORY"}
+"""Heard by NODE-DOWN and MEM-STEP."""
+
+
+@rule("JOB-STATE", family=Family.SLURM, needs=(Job,))
+def job_state(view: View) -> Iterator[Finding]:
+    """Slurm says that the job waits, has ended, or runs.
+
+    Waiting and a good end are the whole answer. FAILED, TIMEOUT and CANCELLED say how it ended,
+    not why: they are weak, so that a cause stands before them. RUNNING proves no progress.
+    """
+    jobs = view.all(Job)
+    job = current(jobs)
+    if job is None or not job.state or len({j.id.split("+")[0] for j in jobs}) > 1:
+        return
+    state = job.state.upper()
+    if state in ALIVE or state == "COMPLETING":
+        yield _running(job, state)
+    elif state in WAITING:
+        requeued = bool(job.restarts) or state.startswith("REQUEUE") or _was_requeued(jobs)
+        yield _finding(job, "requeued" if requeued else "pending", Strength.DECISIVE)
+    elif state in ENDED:
+        well = state == "COMPLETED"
+        yield _finding(job, ENDED[state], Strength.DECISIVE if well else Strength.WEAK)
+    elif state not in ELSEWHERE:
+        yield _finding(job, "failed", Strength.WEAK)
+
+
+def _was_requeued(jobs: tuple[Job, ...]) -> bool:
+    return any(job.state == "REQUEUED" for job in jobs)
+
+
+def _running(job: Job, state: str) -> Finding:
+    again = f", restarted {job.restarts} times" if job.restarts else ""
+    ending = state == "COMPLETING"
+    return Finding(
+        node=None,
+        subject="job",
+        role=Role.CONTEXT if ending else Role.ALL_CLEAR,
+        strength=Strength.STRONG,
+        at=job.started_at,
+        says=f"Slurm says {state}{again}" + ("" if ending else " (which proves no progress)"),
+        source=job.source or "Slurm",
+    )
+
+
+def _finding(job: Job, subtype: str, strength: Strength) -> Finding:
+    parts = [f"Slurm says {job.state}"]
+    if job.reason:
+        parts.append(f"reason {job.reason}" if not job.reason.startswith("by ") else job.reason)
+    if job.exit_code and subtype not in ("pending", "requeued"):
+        parts.append(f"exit code {job.exit_code}")
+    if job.restarts:
+        parts.append(f"restarted {job.restarts} times")
+    return Finding(
+        node=None,
+        subject="job",
+        role=Role.ROOT,
+        strength=strength,
+        at=job.ended_at,
+        says=", ".join(parts),
+        source=job.source or "Slurm",
+        subtype=subtype,
+    )

@@ -1,0 +1,95 @@
+"""SLOW-HOST and PROC-ODD: one host that is slower, one rank whose CPU time stands apart."""
+
+from collections.abc import Iterator
+from statistics import median
+
+from sluggish.causes import Family
+from sluggish.correlate.jobsense import in_job
+from sluggish.correlate.procs import deltas, odd_cpu
+from sluggish.facts.derived import Look
+from sluggish.facts.host import Pressure, ProcessDelta, RankProcess
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+
+PRESSED = 40.0
+"""avg10 of `some` CPU pressure, per cent, on a node that has too little CPU (judgement)."""
+TIMES_MEDIAN = 3.0
+"""So many times the other nodes' median; a shift of most nodes is a shared cause, not a node."""
+HOG = 4.0
+"""Cores that one process outside the job burns."""
+
+
+@rule(
+    "SLOW-HOST",
+    family=Family.PROCESS,
+    needs=(Pressure, RankProcess),
+    wants=(Look,),
+)
+def slow_host(view: View) -> Iterator[Finding]:
+    """One node's tasks wait for CPU far more than those of the other nodes."""
+    look = view.one(Look)
+    moved = deltas(view.all(RankProcess))
+    waits = _cpu_waits(view.all(Pressure), look)
+    if len(waits) < 2:
+        return
+    pressed = [n for n, share in waits.items() if _stands_out(n, share, waits)]
+    if len(pressed) * 4 > len(waits) and len(pressed) > 1:
+        return
+    for node in pressed:
+        hog = _hog(moved, node)
+        yield Finding(
+            node=node,
+            subject="CPU",
+            role=Role.ROOT,
+            strength=Strength.WEAK,
+            says=f"tasks waited for CPU {waits[node]:.0f}% of the last 10 s, "
+            f"the other nodes' median is {_others(node, waits):.0f}%{hog}",
+            source="pressure",
+            spots=(Spot(node=node, doing="waits for CPU"),),
+            subtype="slow_host",
+        )
+
+
+def _cpu_waits(pressures: tuple[Pressure, ...], look: Look | None) -> dict[str, float]:
+    """Node -> the lowest of its samples."""
+    found: dict[str, float] = {}
+    for one in pressures:
+        if one.resource != "cpu" or one.some_avg10 is None or one.node is None:
+            continue
+        if in_job(one.node, look):
+            found[one.node] = min(found.get(one.node, one.some_avg10), one.some_avg10)
+    return found
+
+
+def _others(node: str, waits: dict[str, float]) -> float:
+    return median(share for name, share in waits.items() if name != node)
+
+
+def _stands_out(node: str, share: float, waits: dict[str, float]) -> bool:
+    return share >= PRESSED and share >= TIMES_MEDIAN * max(_others(node, waits), 1.0)
+
+
+def _hog(moved: tuple[ProcessDelta, ...], node: str) -> str:
+    mine = [d for d in moved if d.node == node and d.role == "other" and not d.job_id]
+    worst = max(mine, key=lambda d: d.cpu_rate or 0.0, default=None)
+    if worst is None or (worst.cpu_rate or 0.0) < HOG:
+        return ""
+    return f"; {worst.name} (pid {worst.pid}), not of the job, burns {worst.cpu_rate:.1f} cores"
+
+
+@rule("PROC-ODD", family=Family.PROCESS, needs=(RankProcess,), wants=(Look,))
+def proc_odd(view: View) -> Iterator[Finding]:
+    """One rank's CPU time stands apart from that of all the others: a hint, never a cause."""
+    moved = deltas(view.all(RankProcess))
+    rates = [d.cpu_rate for d in moved if d.role == "rank" and d.cpu_rate is not None]
+    for odd in odd_cpu(moved):
+        where = f", waits in {odd.wchan}" if odd.wchan else ""
+        yield Finding(
+            node=odd.node,
+            subject=f"rank {odd.rank}",
+            role=Role.CONTEXT,
+            strength=Strength.WEAK,
+            says=f"rank {odd.rank} uses {odd.cpu_rate:.1f} cores, the median of "
+            f"{len(rates)} ranks is {median(rates):.1f}{where}",
+            source="processes",
+            spots=(Spot(rank=odd.rank, node=odd.node, pid=odd.pid, doing="CPU time stands apart"),),
+        )
