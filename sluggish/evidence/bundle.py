@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from sluggish.evidence.loose import MAX_WHOLE, whole_of
+from sluggish.evidence.loose import MAX_WHOLE, WINDOWED, whole_of
 from sluggish.evidence.model import SCHEMA, Bundle, Clock, Evidence
 from sluggish.evidence.source import EvidenceError, Item
 
@@ -126,7 +126,7 @@ def _evidence(entry: FileEntry, items: Mapping[str, Item], damaged: bool) -> Evi
     if item is not None:
         err = items.get(stderr_name(item.name))
         told = err.read(0, MAX_STDERR).decode("utf-8", "replace") if err else ""
-        if item.truncated or (item.size > MAX_WHOLE and entry.probe != "job_log"):
+        if item.truncated or (item.size > MAX_WHOLE and entry.probe not in WINDOWED):
             error = error or "truncated"
     return Evidence(
         node=entry.node,

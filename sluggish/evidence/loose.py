@@ -16,8 +16,10 @@ from sluggish.evidence.source import Item
 HEAD = 64 << 10
 MORE_WINDOWS = 6
 """Looks into a long file whose beginning and end no probe knows."""
+WINDOWED = ("job_log",)
+"""Read by windows, whatever their size."""
 MAX_WHOLE = 256 << 20
-"""A file that is parsed whole; job logs are read by windows and may be larger."""
+"""Of a file that is parsed whole; beyond it head and tail are read."""
 KEEP_HEAD, KEEP_TAIL = 8 << 20, 56 << 20
 BINARY_SHARE = 0.1
 TWO_SAMPLES = ("ib_counters", "rank_procs", "memory", "nccl_ras")
@@ -130,7 +132,7 @@ def _evidence(one: Seen, kind: str, known: frozenset[str]) -> Evidence:
         node = node_of(item.name, known, guess=False)
     elif kind not in OF_A_JOB:
         node = one.own or node_of(item.name, known)
-    cut = item.size > MAX_WHOLE and kind != "job_log"
+    cut = item.size > MAX_WHOLE and kind not in WINDOWED
     return Evidence(
         node=node,
         probe=kind,

@@ -16,7 +16,7 @@ from sluggish.evidence.bundle import (
 from sluggish.evidence.decode import decode
 from sluggish.evidence.logscan import excerpt
 from sluggish.evidence.logsource import window_source
-from sluggish.evidence.loose import Seen, assemble, look_at
+from sluggish.evidence.loose import WINDOWED, Seen, assemble, look_at
 from sluggish.evidence.model import Bundle, Evidence, Unread
 from sluggish.evidence.source import EvidenceError, Item, file_item, folder_items
 from sluggish.text import safe
@@ -172,13 +172,12 @@ def _join(bundles: Sequence[Bundle]) -> Bundle:
 def text_of(evidence: Evidence, probe: ModuleType) -> str | bytes:
     """What the probe's `parse` wants: bytes, or the decoded text.
 
-    A probe with `NEEDLES` reads logs of any size: it gets head, tail and the regions of its
-    strings (`AHEAD` gives those that need more behind them).
+    A job log may be larger than memory: its probe gets head, tail and the regions of its
+    `NEEDLES` (`AHEAD` gives those that need more behind them).
     """
     if getattr(probe, "BINARY", False):
         return evidence.open()
-    needles = getattr(probe, "NEEDLES", None)
-    if needles is None or evidence.window is None:
+    if probe.ID not in WINDOWED or evidence.window is None:
         return decode(evidence.open())
     source = window_source(evidence.window, evidence.size)
-    return excerpt(source, tuple(needles), ahead=getattr(probe, "AHEAD", None)).text
+    return excerpt(source, probe.NEEDLES, ahead=probe.AHEAD).text
