@@ -112,7 +112,7 @@ def _of(text: str, lower: str, *, marked: bool) -> tuple[str, steps.Step] | None
         return kind, _numbers(text, kind)
     if numbers := steps.bar(text):
         if _NOT_TRAINING.match(text):
-            return None
+            return "bar", numbers
         return ("evaluation" if _EVAL_BAR.match(text) else "step"), numbers
     if _NOT_TRAINING.match(text):
         return None

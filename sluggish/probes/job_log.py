@@ -11,6 +11,7 @@ the victims.
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -89,13 +90,43 @@ def sniff(head: bytes) -> bool:
 
 def parse(text: str, origin: Origin) -> Iterator[Any]:
     """Everything that the readers of log lines find. An empty log is legal: it spans nothing."""
-    cleaned = list(lines(text, origin))
+    cleaned = _with_ranks(list(lines(text, origin)))
     zone = zone_of(origin)
     yield _span(text, cleaned, origin)
     yield from _calm(training.parse(cleaned))
     yield from _at_most(launch.parse(cleaned, zone))
     for read in readers.READERS:
         yield from _at_most(read(cleaned))
+
+
+# 3: gpu-07:4182:4369 [3] NCCL INFO ncclCommInitRankConfig comm 0x55 rank 3 nranks 16 ...
+_RANK_OF = re.compile(r"\brank (?P<rank>\d{1,6}) nranks (?P<size>\d{1,6})\b")
+
+
+def _with_ranks(cleaned: list[Line]) -> list[Line]:
+    """Where `srun --label` was used with one rank a task, the label is the rank.
+
+    The lines must prove it: those that carry both must always agree.
+    """
+    tasks = {line.task for line in cleaned if line.task is not None}
+    if len(tasks) < 2:
+        return cleaned
+    told = [
+        (line.task, line.rank)
+        for line in cleaned
+        if line.task is not None and line.rank is not None
+    ]
+    if not told:
+        found = [(line, m) for line in cleaned if line.task is not None
+                 and "nranks" in line.text and (m := _RANK_OF.search(line.text))]  # fmt: skip
+        world = max((int(m["size"]) for _, m in found), default=0)
+        told = [(line.task, int(m["rank"])) for line, m in found if int(m["size"]) == world]
+    if not told or any(task != rank for task, rank in told):
+        return cleaned
+    return [
+        replace(line, rank=line.task) if line.rank is None and line.task is not None else line
+        for line in cleaned
+    ]
 
 
 def _span(text: str, cleaned: Sequence[Line], origin: Origin) -> LogSpan:
@@ -133,7 +164,7 @@ def _calm(found: Iterable[Progress]) -> Iterator[Progress]:
     latest: deque[Progress] = deque(maxlen=STEPS_IN_ALL)
     marks: deque[Progress] = deque(maxlen=MOST_OF_A_KIND)
     for fact in found:
-        if fact.kind not in ("step", "evaluation"):
+        if fact.kind not in ("step", "evaluation", "bar"):
             marks.append(fact)
             continue
         if len(first) < FIRST_STEPS:

@@ -1,0 +1,161 @@
+"""CFG-LAUNCH, CFG-TIMEOUT, CFG-VERSIONS, CFG-NCCLBUG: how it was started, and with what."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import timedelta
+
+from sluggish.catalog.nccl import NcclBug, bugs
+from sluggish.causes import Family
+from sluggish.facts.collective import RankRecord, WatchdogTimeout
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.gpu import Gpu
+from sluggish.facts.host import NodeIdentity
+from sluggish.facts.log import LogSign, LogSpan, ProcessExit, Progress, Version
+from sluggish.findings import Finding, Role, Strength, View, rule
+from sluggish.hostlist import fold
+from sluggish.job import Job
+from sluggish.rules.config.common import root, spot, stepped
+
+NEAR_TIMEOUT = 0.05
+"""A bar that has run as long as the timeout, within 5 %, is what the others waited for."""
+RESTART = timedelta(minutes=10)
+"""What is printed later than this after the timeout is of the next start."""
+_BAR_TIME = re.compile(r"\[(?:(?P<h>\d{1,4}):)?(?P<m>\d{1,2}):(?P<s>\d\d)<")
+
+
+@rule(
+    "CFG-LAUNCH",
+    family=Family.PROCESS,
+    needs=(LogSign, ProcessExit),
+    wants=(Job, Look, Progress, LogSpan),
+)
+def cfg_launch(view: View) -> Iterator[Finding]:
+    """The job was started so that ranks share a GPU, miscount, or outlive a dead one."""
+    signs = view.all(LogSign)
+    doubled = [s for s in signs if s.kind == "duplicate_gpu"]
+    if doubled:
+        yield root(f"two ranks use one GPU: {doubled[0].detail}", Strength.DECISIVE,
+                   sign=doubled[0])  # fmt: skip
+    for sign in [s for s in signs if s.kind == "world_mismatch"][:1]:
+        yield root("the ranks disagree on the world size", Strength.STRONG, sign=sign)
+    started = [s for s in signs if s.kind == "launch_flags" and s.detail.startswith("srun")]
+    careless = [s for s in started if not _kills(s.detail)]
+    job = next(iter(view.all(Job)), None)
+    died = any(e.exit_code or e.signal for e in view.all(ProcessExit))
+    if careless and died and job is not None and job.state == "RUNNING":
+        yield root(
+            "a process has ended and the step runs on: srun without --kill-on-bad-exit",
+            Strength.WEAK, sign=careless[0], role=Role.HOUSEKEEPING,
+        )  # fmt: skip
+
+
+def _kills(words: str) -> bool:
+    return "kill-on-bad-exit" in words or re.search(r" -K(?:\s|=|1|\Z)", words) is not None
+
+
+@rule(
+    "CFG-TIMEOUT",
+    family=Family.COLLECTIVE,
+    needs=(WatchdogTimeout,),
+    wants=(Progress, Onset, LogSpan),
+)
+def cfg_timeout(view: View) -> Iterator[Finding]:
+    """The others' timeout is shorter than work that one rank does alone, and does."""
+    timeouts = [w for w in view.all(WatchdogTimeout) if w.timeout_ms]
+    if not timeouts or not timeouts[0].timeout_ms:
+        return
+    limit = timedelta(milliseconds=timeouts[0].timeout_ms)
+    onset = view.one(Onset)
+    first = min((w.at for w in timeouts if w.at), default=None)
+    alone = [
+        p for p in view.all(Progress)
+        if p.kind in ("bar", "evaluation", "checkpoint_end", "evaluation_end")
+    ]  # fmt: skip
+    for mark in alone:
+        ran = _bar_seconds(mark.line) if mark.kind in ("bar", "evaluation") else None
+        seconds = limit.total_seconds()
+        if ran is not None and abs(ran - seconds) <= NEAR_TIMEOUT * seconds:
+            yield _short(mark, limit, f"one rank's own work had run {ran:.0f} s")
+            return
+        if mark.at and onset and first and onset.latest + limit / 2 < mark.at < first + RESTART:
+            yield _short(mark, limit, "one rank's own work went on while the others waited")
+            return
+
+
+def _bar_seconds(line: str) -> float | None:
+    found = None
+    for found in _BAR_TIME.finditer(line[-400:]):  # noqa: B007  # the last one
+        pass
+    if found is None:
+        return None
+    return int(found["h"] or 0) * 3600 + int(found["m"]) * 60 + int(found["s"])
+
+
+def _short(mark: Progress, limit: timedelta, why: str) -> Finding:
+    return Finding(
+        node=mark.node,
+        subject=f"rank {mark.rank}" if mark.rank is not None else "job",
+        role=Role.ROOT,
+        strength=Strength.STRONG,
+        at=mark.at,
+        says=f"{why}; the timeout is {limit.total_seconds():.0f} s",
+        quote=mark.line,
+        source="job log",
+        shared=True,
+    )
+
+
+@rule(
+    "CFG-VERSIONS",
+    family=Family.PROCESS,
+    needs=(Version, Gpu, LogSign),
+    wants=(Progress, Look, LogSpan, RankRecord),
+)
+def cfg_versions(view: View) -> Iterator[Finding]:
+    """Nodes of one job run different versions of the driver or of NCCL."""
+    for sign in [s for s in view.all(LogSign) if s.kind == "driver_mismatch"][:4]:
+        yield root("driver and library versions differ on the node", Strength.STRONG, sign=sign,
+                   node=sign.node, shared=False, spots=spot(sign))  # fmt: skip
+    moved = stepped(view)
+    libraries = [(v.node, v.version) for v in view.all(Version) if v.component == "nccl"]
+    libraries += [(r.node, r.library) for r in view.all(RankRecord) if r.library]
+    drivers = [(g.node, g.driver) for g in view.all(Gpu) if g.driver]
+    for what, told in (("NCCL", libraries), ("driver", drivers)):
+        by_version: dict[str, set[str]] = defaultdict(set)
+        for node, number in told:
+            by_version[number.split("+")[0]].add(node or "")
+        if len(by_version) < 2:
+            continue
+        listed = "; ".join(
+            f"{number} on {fold(sorted(n for n in nodes if n)) or 'some ranks'}"
+            for number, nodes in sorted(by_version.items())
+        )
+        strong = what == "NCCL" and not moved
+        yield root(
+            f"different {what} versions in one job: {listed}",
+            Strength.STRONG if strong else Strength.WEAK,
+            role=Role.ROOT if not moved else Role.HOUSEKEEPING,
+        )  # fmt: skip
+
+
+@rule(
+    "CFG-NCCLBUG",
+    family=Family.COLLECTIVE,
+    needs=(Version, RankRecord),
+    wants=(NodeIdentity,),
+)
+def cfg_ncclbug(view: View) -> Iterator[Finding]:
+    """This version of NCCL has a known bug that hangs a job on this platform."""
+    versions = {v.version for v in view.all(Version) if v.component == "nccl"}
+    versions |= {r.library for r in view.all(RankRecord) if r.library}
+    machines = {n.arch for n in view.all(NodeIdentity) if n.arch} or {None}
+    known: dict[str, tuple[NcclBug, str]] = {}
+    for version in sorted(versions):
+        for machine in machines:
+            for bug in bugs(version, machine):
+                if bug.kind == "hang":
+                    known.setdefault(bug.id, (bug, version))
+    for bug, version in known.values():
+        # a version is no event: it explains a hang that nothing else explains
+        yield root(f"NCCL {version}: {bug.title} ({bug.fix})", Strength.WEAK, source="NCCL version")

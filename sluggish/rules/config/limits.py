@@ -1,0 +1,83 @@
+"""CFG-LIMITS: locked memory, shared memory, disk: limits that a program runs into."""
+
+from collections.abc import Iterator, Sequence
+
+from sluggish.causes import Family
+from sluggish.correlate.logorder import before_timeouts
+from sluggish.facts.collective import WatchdogTimeout
+from sluggish.facts.fabric import NcclTrouble
+from sluggish.facts.host import Filesystem, RankProcess
+from sluggish.facts.log import LogSign, LogSpan
+from sluggish.findings import Finding, Role, Strength, View, rule
+from sluggish.rules.config.common import root
+
+SMALL_MEMLOCK = 1 << 30
+"""RDMA registers gigabytes; slurmd under systemd hands on 64 KiB (ai4d-iasc/trixie #81)."""
+FULL = 0.9
+ROOMY = 0.5
+"""A /dev/shm emptier than this at the look speaks against it (trap T13)."""
+
+
+@rule(
+    "CFG-LIMITS",
+    family=Family.PROCESS,
+    needs=(LogSign, NcclTrouble, RankProcess),
+    wants=(Filesystem, WatchdogTimeout, LogSpan),
+)
+def cfg_limits(view: View) -> Iterator[Finding]:
+    """The program runs into a limit of locked memory, shared memory or disk space."""
+    signs = view.all(LogSign)
+    yield from _memlock(view, [s for s in signs if s.kind == "memlock"])
+    yield from _shared_memory(view, [s for s in signs if s.kind == "shm_full"])
+    shared = any(s.kind == "shm_full" for s in signs)
+    yield from _disk(view, [s for s in signs if s.kind == "disk_full"], shared=shared)
+
+
+def _memlock(view: View, signs: Sequence[LogSign]) -> Iterator[Finding]:
+    small = [
+        p for p in view.all(RankProcess)
+        if p.rank is not None and p.memlock_bytes is not None
+        and 0 <= p.memlock_bytes < SMALL_MEMLOCK
+    ]  # fmt: skip
+    registered = [t for t in view.all(NcclTrouble)
+                  if t.kind == "reg_mr" and "Cannot allocate" in t.line]  # fmt: skip
+    limit = f" (ulimit -l is {small[0].memlock_bytes // 1024} KiB)" if (
+        small and small[0].memlock_bytes is not None) else ""  # fmt: skip
+    if signs or registered:
+        quote = signs[0].line if signs else registered[0].line
+        yield root(
+            f"memory cannot be registered for RDMA: the limit of locked memory{limit}, not RAM",
+            Strength.DECISIVE if small else Strength.STRONG, quote=quote,
+            sign=signs[0] if signs else None,
+        )  # fmt: skip
+    elif small:
+        yield root(f"ranks may lock little memory{limit}", Strength.WEAK, role=Role.HOUSEKEEPING,
+                   source="/proc")  # fmt: skip
+
+
+def _shared_memory(view: View, signs: Sequence[LogSign]) -> Iterator[Finding]:
+    if not signs:
+        return
+    head = signs[0]
+    if before_timeouts(head, view.all(WatchdogTimeout), view.all(LogSpan)) is False:
+        yield root("shared memory ran out after the first timeout", Strength.WEAK, sign=head,
+                   role=Role.CONSEQUENCE)  # fmt: skip
+        return
+    mounts = [f for f in view.all(Filesystem) if f.path == "/dev/shm" and f.size_bytes > 0]
+    used = max((f.used_bytes / f.size_bytes for f in mounts), default=None)
+    told = "" if used is None else f"; {used:.0%} used at the look"
+    roomy = used is not None and used < ROOMY
+    strength = Strength.DECISIVE if used is not None and used >= FULL else Strength.STRONG
+    yield root(f"shared memory (/dev/shm) is too small for the loader or NCCL{told}",
+               Strength.WEAK if roomy else strength, sign=head, shared=False)  # fmt: skip
+
+
+def _disk(view: View, signs: Sequence[LogSign], *, shared: bool) -> Iterator[Finding]:
+    rest = [s for s in signs if "/dev/shm" not in s.line and "shm" not in s.detail]
+    if not rest or shared:
+        return
+    head = rest[0]
+    late = before_timeouts(head, view.all(WatchdogTimeout), view.all(LogSpan)) is False
+    where = f": {head.detail}" if head.detail else " (disk, quota or /dev/shm)"
+    yield root(f"no space left{where}", Strength.WEAK if late else Strength.STRONG, sign=head,
+               role=Role.CONSEQUENCE if late else Role.ROOT, shared=False)  # fmt: skip

@@ -1,0 +1,129 @@
+"""CFG-IFACE, CFG-GID, CFG-P2P: the network and the paths between GPUs as they were set up."""
+
+import re
+from collections.abc import Iterator
+
+from sluggish.causes import Family
+from sluggish.facts.fabric import NcclAddress, NcclCompletion, NcclHcas, NcclTrouble
+from sluggish.facts.host import NodeIdentity
+from sluggish.facts.log import LogSign, LogSpan, Progress
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.hostlist import fold
+from sluggish.rules.config.common import log_seen, root, stepped
+
+NOT_A_NETWORK = re.compile(r"(?:veth|docker|virbr|cni|flannel|cali|br-|podman|tun|tap|kube|lo\Z)")
+"""Interfaces that lead to no other node (NCCL's own default skips only lo and docker)."""
+UNREACHED = 12
+"""IBV_WC_RETRY_EXC_ERR: the peer never answered."""
+LOCAL_PROTECTION, ACCESS_VENDOR = 4, 81
+"""IBV_WC_LOC_PROT_ERR and the vendor code that comes with it: the host's own memory access."""
+
+
+@rule(
+    "CFG-IFACE",
+    family=Family.FABRIC,
+    needs=(NcclAddress, NcclTrouble, LogSign),
+    wants=(Progress, LogSpan),
+)
+def cfg_iface(view: View) -> Iterator[Finding]:
+    """NCCL's start-up goes over an interface by which the nodes cannot reach one another."""
+    moved = stepped(view)
+    wrong = [a for a in view.all(NcclAddress) if NOT_A_NETWORK.match(a.interface)]
+    if wrong:
+        names = ", ".join(sorted({a.interface for a in wrong}))
+        nodes = fold(sorted({a.node for a in wrong if a.node}))
+        says = f"NCCL bootstraps over {names}{' on ' + nodes if nodes else ''}: leads to no node"
+        role = Role.CONTEXT if moved else Role.ROOT
+        yield root(says, Strength.STRONG, role=role, quote=wrong[0].line)
+    blocked = [t for t in view.all(NcclTrouble) if t.kind in ("no_route", "bootstrap")]
+    for trouble in blocked[:1]:
+        count = f" ({len(blocked)} times)" if len(blocked) > 1 else ""
+        says = f"a peer is not reachable when NCCL connects{count}: {trouble.detail[:80]}"
+        early = log_seen(view) and not moved
+        yield root(
+            says, Strength.STRONG if early else Strength.WEAK,
+            role=Role.ROOT if early else Role.CONTEXT, quote=trouble.line,
+        )  # fmt: skip
+    for sign in [s for s in view.all(LogSign) if s.kind in ("no_interface", "ofi_address")][:1]:
+        what = "no usable network interface" if sign.kind == "no_interface" else (
+            "the EFA peer address is refused (security group)")  # fmt: skip
+        yield root(
+            what, Strength.STRONG, sign=sign, role=Role.CONTEXT if moved else Role.ROOT
+        )  # fmt: skip
+
+
+@rule(
+    "CFG-GID",
+    family=Family.FABRIC,
+    needs=(NcclTrouble, NcclCompletion),
+    wants=(NcclHcas, Progress, LogSpan),
+)
+def cfg_gid(view: View) -> Iterator[Finding]:
+    """Queue pairs fail from the first connection on: GID index, VLAN, firewall or rail mapping."""
+    if stepped(view) or not log_seen(view):
+        return
+    modify = [t for t in view.all(NcclTrouble) if t.kind == "modify_qp"]
+    if modify:
+        says = f"{len(modify)} queue pairs could not be connected: {modify[0].detail[:80]}"
+        yield root(says, Strength.STRONG, quote=modify[0].line)
+    failed = [c for c in view.all(NcclCompletion) if c.status == UNREACHED]
+    if not failed:
+        return
+    roce = any("RoCE" in line.layers for line in view.all(NcclHcas)) or any(
+        "ffff:" in (c.local_gid or "") for c in failed
+    )
+    nodes = {c.node for c in failed if c.node}
+    peers = {c.peer for c in failed if c.peer}
+    wide = len(nodes) > 1 or len(peers) > 1
+    old_form = all(c.peer is None and c.local_gid is None for c in failed)
+    if roce or old_form:  # a form of RoCE hosts too: nothing in it tells the link layer
+        yield root(
+            "no answer from peers at the very first transfers (status 12 before any step): "
+            "GID index, firewall or rail mapping, rather than a link that broke",
+            Strength.STRONG if roce and wide else Strength.WEAK, quote=failed[0].line,
+        )  # fmt: skip
+
+
+@rule(
+    "CFG-P2P",
+    family=Family.KERNEL,
+    needs=(NcclCompletion, NcclTrouble, LogSign),
+    wants=(NodeIdentity, Progress, LogSpan),
+)
+def cfg_p2p(view: View) -> Iterator[Finding]:
+    """Direct transfers between GPUs, or from GPU to HCA, are hindered by ACS or the IOMMU."""
+    moved = stepped(view)
+    hints = [s for s in view.all(LogSign) if s.kind == "p2p_hint"]
+    kernel = [n for n in view.all(NodeIdentity) if _translates(n.kernel_cmdline)]
+    denied = [
+        c for c in view.all(NcclCompletion)
+        if c.status == LOCAL_PROTECTION and (c.vendor_error in (None, ACCESS_VENDOR))
+    ]  # fmt: skip
+    peer = [t for t in view.all(NcclTrouble) if t.kind == "p2p"]
+    early = log_seen(view) and not moved
+    for trouble in peer[:1]:
+        role = Role.ROOT if early else Role.CONTEXT
+        yield root(f"no peer access between GPUs: {trouble.detail[:80]}", Strength.STRONG,
+                   role=role, quote=trouble.line)  # fmt: skip
+    if denied:
+        head = denied[0]
+        yield root(
+            "an HCA was refused access to memory of its own host (status 4): GPUDirect, IOMMU "
+            "or ACS", Strength.WEAK, node=head.node, quote=head.line, shared=False,
+            spots=(Spot(node=head.node, rank=head.rank, hca=head.hca),) if head.node else (),
+        )  # fmt: skip
+    for sign in hints[:1]:
+        both = bool(kernel) or bool(denied)
+        strength = Strength.STRONG if early and both else Strength.WEAK
+        yield root("the log names ACS, IOMMU or disabled P2P as set", strength, sign=sign,
+                   role=Role.ROOT if early else Role.CONTEXT)  # fmt: skip
+    if kernel and not hints and early:
+        nodes = fold(sorted({n.node for n in kernel if n.node}))
+        says = f"the kernel translates DMA (no iommu=pt) on {nodes or 'the node'}"
+        yield root(says, Strength.WEAK, role=Role.CONTEXT, source="kernel command line")
+
+
+def _translates(cmdline: str | None) -> bool:
+    words = (cmdline or "").split()
+    on = any(w in ("intel_iommu=on", "amd_iommu=on", "iommu=force") for w in words)
+    return on and "iommu=pt" not in words
