@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from sluggish.causes import Cause
-from sluggish.findings import Finding, Role
+from sluggish.findings import Finding, Role, Strength
 from sluggish.hostlist import fold
 from sluggish.job import Job, NodeState
 from sluggish.text import is_node_name, safe
@@ -121,8 +121,10 @@ def drain_reason(
     verdict: Verdict, findings: Sequence[Finding], node: str, job_id: str | None
 ) -> str:
     """`sluggish: GPU-XID Xid79 gpu5 job=48213`: our words, integers and checked names only."""
-    head = next(
-        (f for f in findings if f.role is Role.ROOT and any(s.node == node for s in f.spots)), None
+    there = [f for f in findings if f.role is Role.ROOT and any(s.node == node for s in f.spots)]
+    order = list(Strength)
+    head = min(
+        there, key=lambda f: (order.index(f.strength), not _XID.search(f.says)), default=None
     )
     words = ["sluggish:", head.rule if head else str(verdict.cause)]
     code = _XID.search(head.says) if head else None

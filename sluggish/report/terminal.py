@@ -15,6 +15,7 @@ MOST_EVIDENCE = 9
 MOST_CULPRITS = 4
 MOST_GAPS = 7
 MOST_HOUSEKEEPING = 4
+NEEDS = {"root": "root", "slurm administrator": "a Slurm administrator"}
 NO_NODE_AT_FAULT = (
     Cause.RANK_DESYNC,
     Cause.DATA_STALL,
@@ -251,10 +252,17 @@ def _finding(glyph: str, group: list[Finding], d: Diagnosis, look: Look) -> list
     at = words.clock(min(times), d.taken_at) if times else ""
     places = {f.subject for f in group}
     subject = head.subject if len(places) == 1 and head.subject not in ("job", head.node) else ""
-    where = " ".join(part for part in (nodes, head.source, at) if part)
+    where = " ".join(part for part in (nodes, _source(head.source), at) if part)
     says = head.says if subject in head.says else f"{subject}: {head.says}"
     first = f" {glyph} {head.rule:<12} {safe(where, 60):<23}  "
     return _wrap(first, says, look, indent=40)
+
+
+def _source(source: str) -> str:
+    """One source; where several probes told the same, the first and how many more."""
+    names = source.split()
+    many = len(names) > 2 and all("_" in name or name.startswith("ib") for name in names)
+    return f"{names[0]} +{len(names) - 1}" if many else source
 
 
 def _housekeeping(d: Diagnosis, look: Look) -> Iterator[str]:
@@ -306,8 +314,8 @@ def _remedies(d: Diagnosis, look: Look) -> Iterator[str]:
         notes = [remedy.title, *[remedy.effect] * bool(remedy.effect)]
         text = ": ".join(notes)
         text += f"; first: {remedy.precondition}" if remedy.precondition else ""
-        if remedy.needs in ("root", "slurm administrator"):
-            text += f"; needs {'' if remedy.needs == 'root' else 'a '}{remedy.needs}"
+        if remedy.needs in NEEDS:
+            text += "; needs " + NEEDS[remedy.needs]
         yield from _wrap(f"{number:>2} ", text, look)
         yield from (f"   {safe(command, 1_000)}" for command in remedy.commands)
 
