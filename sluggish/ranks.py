@@ -3,13 +3,13 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
+from sluggish.correlate.late import late_ranks
 from sluggish.correlate.stacks import grouped
-from sluggish.correlate.waitgraph import wait_for
-from sluggish.facts.collective import GroupHead, RankRecord, Wait, WaitRoot
+from sluggish.correlate.waitgraph import label, wait_for
+from sluggish.facts.collective import Group, GroupHead, RankRecord, Wait, WaitRoot
 from sluggish.facts.derived import Place
 from sluggish.facts.host import Stack
 from sluggish.facts.store import Facts
-from sluggish.rules.collective import label, late_ranks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +118,8 @@ def ranks_answer(facts: Facts) -> RanksAnswer:
     )
 
 
-def _once_a_rank(facts: Facts) -> list[tuple[int, object, float, float]]:
-    best: dict[int, tuple[int, object, float, float]] = {}
+def _once_a_rank(facts: Facts) -> list[tuple[int, Group, float, float]]:
+    best: dict[int, tuple[int, Group, float, float]] = {}
     for row in late_ranks(facts.all(GroupHead)):
         best.setdefault(row[0], row)
     return list(best.values())
@@ -136,7 +136,7 @@ def _culprit(root: WaitRoot, places: dict[int, Place]) -> RankCulprit:
         pid=place.pid if place else None,
         gpu=gpu,
         hca=place.hca if place else None,
-        group=label(root.group),
+        group=label(root.group) if root.group else None,
         seq=root.seq,
         operation=root.operation,
         doing=root.doing,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from sluggish.correlate._standing import Node, Scene, Signature, one_sided, signature
-from sluggish.facts.collective import Collective, Wait, WaitRoot
+from sluggish.facts.collective import Collective, Group, Wait, WaitRoot
 
 ROOTS_KEPT = 64
 
@@ -262,10 +262,9 @@ def _idle_doing(scene: Scene, rank: int, dead: dict[int, str]) -> str:
     return f"no collective; last finished {show(op)} #{op.seq} on {label(head.group)}"
 
 
-def label(group: object) -> str:
+def label(group: Group) -> str:
     """How a group is called on the screen."""
-    desc, name = getattr(group, "desc", ""), getattr(group, "name", "")
-    return desc or name
+    return group.desc or group.name or "group"
 
 
 def _reached(graph: Graph, start: list[Vertex]) -> set[int]:

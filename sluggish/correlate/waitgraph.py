@@ -15,7 +15,7 @@ The rules of reading are in docs/who-waits.md.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from sluggish.correlate._answer import answer
+from sluggish.correlate._answer import answer, label, show
 from sluggish.correlate._combine import combine, dead_ranks, with_stacks
 from sluggish.correlate._from_logs import from_logs
 from sluggish.correlate._from_ras import from_ras
@@ -32,6 +32,8 @@ from sluggish.facts.collective import Collective, GroupHead, RankRecord, Wait
 from sluggish.facts.derived import Look
 from sluggish.facts.host import Stack
 from sluggish.facts.store import Facts
+
+__all__ = ["label", "show", "wait_for", "who_waits"]
 
 MOVING_S = 1.0  # younger when the dump was written: the job may simply be running
 NODES_KEPT = 64  # places in one group; a hung group has two or three, a running one may have many

@@ -5,11 +5,11 @@ A rank that waits is a victim; nothing here ever asks for a drain.
 
 from collections.abc import Iterator
 from datetime import timedelta
-from statistics import median
 
 from sluggish.causes import Family
+from sluggish.correlate.late import late_ranks
+from sluggish.correlate.waitgraph import label
 from sluggish.facts.collective import (
-    Group,
     GroupHead,
     RankRecord,
     RasReport,
@@ -22,10 +22,6 @@ from sluggish.findings import Finding, Role, Rule, Spot, Strength, View, rule
 
 CERTAIN = ("flight recorder",)
 """Sources that name group and sequence number of every rank; the others leave some of it out."""
-LATE_FACTOR = 4.0  # the late rank waits this much less than the median of its peers
-LATE_FLOOR_MS = 50.0  # the watchdog looks every 100 ms: shorter waits tell nothing
-LATE_STEPS = 4  # collectives that must be compared
-MOST_LATE = 0.25  # when more ranks than this are late, the group is uneven and nobody is late
 
 
 def spot_of(root: WaitRoot, places: dict[int, Place]) -> Spot:
@@ -39,17 +35,12 @@ def spot_of(root: WaitRoot, places: dict[int, Place]) -> Spot:
         gpu_uuid=place.gpu_uuid if place else None,
         gpu_pci=place.gpu_pci if place else None,
         hca=place.hca if place else None,
-        group=label(root.group),
+        group=label(root.group) if root.group else None,
         seq=root.seq,
         operation=root.operation,
         doing=root.doing,
         source_line=root.source_line,
     )
-
-
-def label(group: Group | None) -> str | None:
-    """How a group is called on the screen."""
-    return (group.desc or group.name or None) if group else None
 
 
 def _places(view: View) -> dict[int, Place]:
@@ -181,7 +172,7 @@ def sync_stall(view: View) -> Iterator[Finding]:
         role=Role.CONTEXT,
         strength=Strength.WEAK,
         at=wait.since,
-        says=f"every member of {label(wait.group) or 'the group'} joined "
+        says=f"every member of {label(wait.group) if wait.group else 'the group'} joined "
         f"{wait.operation}{number}, none has finished: not a desync",
         source=" + ".join(wait.sources),
         subtype="all_joined",
@@ -249,42 +240,6 @@ def sync_watchdog(view: View) -> Iterator[Finding]:
         source="job log",
         subtype="hang",
     )
-
-
-def late_ranks(heads: tuple[GroupHead, ...]) -> tuple[tuple[int, Group, float, float], ...]:
-    """(rank, group, its wait, the others' median wait; ms) of who comes last to most collectives.
-
-    Who comes last waits least: completion is one moment for all, so no clock is compared.
-    """
-    by_group: dict[tuple[str, tuple[int, ...]], list[GroupHead]] = {}
-    for head in heads:
-        if head.arrivals and head.group.ranks:
-            by_group.setdefault((head.group.name, head.group.ranks), []).append(head)
-    found: list[tuple[int, Group, float, float]] = []
-    for rows in by_group.values():
-        found += _late_in(rows)
-    return tuple(sorted(found, key=lambda row: (-row[3], row[0])))
-
-
-def _late_in(rows: list[GroupHead]) -> list[tuple[int, Group, float, float]]:
-    waits: dict[int, dict[int, float]] = {}
-    for head in rows:
-        flat = head.arrivals
-        for seq, created, done in zip(flat[::3], flat[1::3], flat[2::3], strict=True):
-            if done:
-                waits.setdefault(seq, {})[head.rank] = (done - created) / 1e6
-    full = [w for w in waits.values() if len(w) >= max(3, len(rows) // 2)]
-    if len(full) < LATE_STEPS:
-        return []
-    mine = {h.rank: [w[h.rank] for w in full if h.rank in w] for h in rows}
-    typical = {rank: median(w) for rank, w in mine.items() if len(w) >= LATE_STEPS}
-    if len(typical) < 3:
-        return []
-    usual = median(typical.values())
-    late = [r for r, w in typical.items() if usual >= LATE_FLOOR_MS and w * LATE_FACTOR <= usual]
-    if not late or len(late) > MOST_LATE * len(typical):
-        return []
-    return [(rank, rows[0].group, typical[rank], usual) for rank in sorted(late)]
 
 
 @rule(

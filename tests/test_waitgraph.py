@@ -1,0 +1,345 @@
+"""Who waits for whom: every row of the table of public analysers' mistakes, and what must hold."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sluggish.correlate.waitgraph import mirror, who_waits
+from sluggish.facts.collective import GroupHead, RankRecord, Wait
+from sluggish.facts.origin import Origin
+from sluggish.probes import flight_recorder
+from tests.evalgen.flight_recorder import Group, hashed_name
+from tests.fr_scenes import STOP, Job, Op, Program, fsdp, pipeline, tp_dp
+
+Facts = list[RankRecord | GroupHead]
+
+
+def facts_of(files: dict[int, bytes]) -> Facts:
+    out: Facts = []
+    for rank, content in files.items():
+        origin = Origin(rank=rank, path=f"nccl_trace_rank_{rank}")
+        out += list(flight_recorder.parse(content, origin))
+    return out
+
+
+def ask(facts: Facts, **how) -> Wait:
+    records = [f for f in facts if isinstance(f, RankRecord)]
+    return who_waits(records, [f for f in facts if isinstance(f, GroupHead)], **how)
+
+
+def of(job: Job, **how) -> Wait:
+    return ask(facts_of(job.files()), **how)
+
+
+def blamed(wait: Wait) -> list[int]:
+    return [root.rank for root in wait.roots]
+
+
+FIRST_MIDDLE_LAST = pytest.mark.parametrize("culprit", [0, 7, 15])
+
+
+@FIRST_MIDDLE_LAST
+@pytest.mark.parametrize("run_ahead", [0, 4])
+@pytest.mark.parametrize("timing", [False, True])
+def test_the_rank_in_another_collective_is_named(culprit, run_ahead, timing):
+    wait = of(fsdp(16, culprit, "operation", run_ahead=run_ahead, timing=timing))
+    assert (wait.state, wait.mismatch, blamed(wait)) == ("mismatch", "operation", [culprit])
+    assert wait.roots[0].operation == "all_reduce [1]"
+    assert wait.operation == "reduce_scatter [32768]"
+    assert wait.seq == 9
+    assert wait.roots[0].waiters == 15
+    assert wait.roots[0].source_line == "/opt/train/train.py:110 in step_of_all_reduce"
+
+
+@FIRST_MIDDLE_LAST
+def test_the_rank_with_another_size_is_named(culprit):
+    wait = of(fsdp(16, culprit, "size"))
+    assert (wait.state, wait.mismatch, blamed(wait)) == ("mismatch", "sizes", [culprit])
+    assert wait.sides[1] == ("reduce_scatter [16384]", (culprit,))
+
+
+@FIRST_MIDDLE_LAST
+@pytest.mark.parametrize("run_ahead", [0, 4])
+def test_the_rank_that_never_arrives_is_named(culprit, run_ahead):
+    wait = of(fsdp(16, culprit, "missing", run_ahead=run_ahead))
+    assert (wait.state, blamed(wait), wait.seq) == ("host_stuck", [culprit], 9)
+    assert "no collective" in wait.roots[0].doing
+    assert wait.roots[0].operation is None
+
+
+@pytest.mark.parametrize("culprit", [0, 6, 15])
+@pytest.mark.parametrize("hashed", [False, True])
+def test_a_cascade_over_groups_has_one_root(culprit, hashed):
+    wait = of(tp_dp(4, 4, culprit, hashed=hashed))
+    assert (wait.state, blamed(wait)) == ("host_stuck", [culprit])
+    assert wait.roots[0].waiters == 15
+
+
+@pytest.mark.parametrize("culprit", [0, 6, 15])
+def test_an_operation_that_nobody_joined_names_who_is_in_it(culprit):
+    wait = of(tp_dp(4, 4, culprit, "operation"))
+    assert (wait.state, wait.mismatch, blamed(wait)) == ("mismatch", "operation", [culprit])
+    assert wait.roots[0].operation == "all_reduce [1]"
+    assert wait.roots[0].waiters == 15
+
+
+@pytest.mark.parametrize("culprit", [0, 4, 7])
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_stuck_pipeline_stage_is_named(culprit, batched):
+    wait = of(pipeline(8, culprit, batched=batched))
+    expected = [culprit] if culprit else [0]
+    assert blamed(wait) == expected
+    assert wait.state == "host_stuck"
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_healthy_pipeline_is_silent(batched):
+    wait = of(pipeline(8, None, batched=batched))
+    assert (wait.state, wait.roots, wait.waiters) == ("none", (), ())
+
+
+@pytest.mark.parametrize("job", [fsdp(16), tp_dp(4, 4), fsdp(16, late={7: 250_000_000})])
+def test_healthy_and_slow_jobs_are_silent(job):
+    assert (of(job).state, of(job).roots) == ("none", ())
+
+
+@FIRST_MIDDLE_LAST
+def test_a_dead_rank_is_unobserved_until_its_end_is_on_record(culprit):
+    facts = facts_of(fsdp(16, culprit, "dead").files())
+    wait = ask(facts)
+    assert (wait.state, wait.roots, wait.unobserved) == ("unobserved", (), (culprit,))
+    known = ask(facts, dead={culprit: "exit code 17"})
+    assert (known.state, blamed(known)) == ("host_stuck", [culprit])
+    assert known.roots[0].doing == "dead: exit code 17"
+
+
+def test_a_dead_rank_in_a_mesh_is_unobserved_and_no_victim_is_named():
+    wait = of(tp_dp(4, 4, 6, "dead"))
+    assert (wait.state, wait.roots, wait.unobserved) == ("unobserved", (), (6,))
+
+
+def test_everybody_joined_and_nobody_finished_is_not_a_desync():
+    job = fsdp(16)
+    g = job.groups[0]
+    for rank, recorder in job.recorders.items():
+        recorder.collective(g, "all_reduce", [[8]], [[8]], at_ns=10**18 * 2 - rank)
+    wait = of(job)
+    assert (wait.state, wait.roots, len(wait.waiters)) == ("all_joined", (), 16)
+
+
+def test_one_against_one_blames_neither_and_tells_both():
+    wait = of(fsdp(2, 1, "operation"))
+    assert (wait.state, wait.roots) == ("tie", ())
+    assert wait.sides == (("reduce_scatter [4096]", (0,)), ("all_reduce [1]", (1,)))
+
+
+def test_eight_against_eight_is_a_tie():
+    job = fsdp(16)
+    g = job.groups[0]
+    for rank, recorder in job.recorders.items():
+        recorder.collective(g, "all_reduce", [[8 if rank < 8 else 4]], [[8]], at_ns=2 * 10**18)
+    assert (of(job).state, of(job).roots, of(job).mismatch) == ("tie", (), "sizes")
+
+
+def test_a_rank_that_did_not_finish_what_its_peers_finished_is_stuck_on_its_device():
+    job = fsdp(16)
+    g = job.groups[0]
+    for rank, recorder in job.recorders.items():
+        call = recorder.collective(g, "all_reduce", [[8]], [[8]], at_ns=2 * 10**18)
+        if rank != 12:
+            recorder.complete(call, at_ns=2 * 10**18 + TOOK_NS)
+            recorder.collective(g, "all_reduce", [[8]], [[8]], at_ns=2 * 10**18 + 2 * TOOK_NS)
+    wait = of(job)
+    assert (wait.state, blamed(wait)) == ("device_stuck", [12])
+    assert wait.roots[0].waiters == 15
+
+
+TOOK_NS = 5_000_000
+
+
+def test_two_groups_in_opposite_order_are_a_cycle():
+    a = Group(name="1", desc="A", ranks=(0, 1))
+    b = Group(name="2", desc="B", ranks=(0, 1))
+    programs: dict[int, Program] = {
+        0: [Op(a, "all_reduce"), Op(b, "all_reduce")],
+        1: [Op(b, "all_reduce"), Op(a, "all_reduce")],
+    }
+    for run_ahead in (0, 1):
+        wait = of(Job(2, (a, b), programs, run_ahead=run_ahead).run())
+        assert (wait.state, sorted(blamed(wait))) == ("cycle", [0, 1])
+
+
+def test_a_circle_over_three_groups_is_a_cycle():
+    groups = tuple(
+        Group(name=str(i + 1), desc=f"ring{i}", ranks=tuple(sorted((i, (i + 1) % 3))))
+        for i in range(3)
+    )
+    programs: dict[int, Program] = {
+        r: [Op(groups[r], "all_reduce"), Op(groups[(r + 2) % 3], "all_reduce")] for r in range(3)
+    }
+    wait = of(Job(3, groups, programs).run())
+    assert (wait.state, sorted(blamed(wait))) == ("cycle", [0, 1, 2])
+
+
+def test_groups_that_share_a_name_are_told_apart_by_their_members():
+    one = Group(name="tp", desc="tp", ranks=(0, 1))
+    two = Group(name="tp", desc="tp", ranks=(2, 3))
+    programs: dict[int, Program] = {
+        0: [Op(one, "all_reduce")] * 3,
+        1: [Op(one, "all_reduce"), Op(one, "all_reduce"), STOP],
+        2: [Op(two, "all_reduce")] * 9,
+        3: [Op(two, "all_reduce")] * 9,
+    }
+    wait = of(Job(4, (one, two), programs).run())
+    assert (wait.state, blamed(wait)) == ("host_stuck", [1])
+
+
+def test_an_older_dump_of_one_rank_makes_no_false_mismatch():
+    job = fsdp(16)
+    early = fsdp(16, 9, "missing")
+    files = job.files()
+    files[9] = early.files()[9]
+    g = job.groups[0]
+    for rank, recorder in job.recorders.items():
+        if rank != 9:
+            recorder.collective(g, "all_reduce", [[8]], [[8]], at_ns=2 * 10**18)
+            files[rank] = job.files()[rank]
+    wait = ask(facts_of(files))
+    assert wait.state in ("host_stuck", "unobserved")
+    assert set(blamed(wait)) <= {9}
+
+
+def test_a_wrapped_ring_still_names_the_rank():
+    wait = of(fsdp(16, 5, "operation", buffer_size=4))
+    assert (wait.state, blamed(wait)) == ("mismatch", [5])
+    wait = of(pipeline(8, 4, buffer_size=5))
+    assert blamed(wait) == [4]
+
+
+def test_only_active_dumps_name_the_rank_too():
+    for job, culprit in ((fsdp(16, 5, "missing"), 5), (tp_dp(4, 4, 6), 6)):
+        from tests.evalgen.flight_recorder import pickled
+
+        files = {r: pickled(rec.dump(only_active=True)) for r, rec in job.recorders.items()}
+        wait = ask(facts_of(files))
+        assert (wait.state, blamed(wait)) == ("host_stuck", [culprit])
+
+
+@pytest.mark.parametrize("version", ["2.1", "2.3", "2.4", "2.7", "2.9", "2.10", "2.11"])
+def test_every_format_from_2_1_on_names_the_rank(version):
+    assert blamed(of(fsdp(8, 3, "operation", version=version))) == [3]
+    assert blamed(of(tp_dp(4, 2, 6, version=version))) == [6]
+
+
+@pytest.mark.parametrize("backend", ["nccl2", "xccl", "ncclx", "rccl", "hccl", "gloo", "newccl"])
+def test_any_backend_names_the_rank(backend):
+    assert blamed(of(fsdp(8, 3, "operation", backend=backend))) == [3]
+    assert blamed(of(tp_dp(4, 2, 6, backend=backend))) == [6]
+
+
+def test_json_names_the_same_rank_as_pickle():
+    for job in (fsdp(16, 0, "operation"), tp_dp(4, 4, 6), pipeline(8, 4)):
+        one, other = of(job), ask(facts_of(job.json_files()))
+        assert blamed(one) == blamed(other)
+        assert (one.state, one.seq, one.operation) == (other.state, other.seq, other.operation)
+
+
+def test_most_ranks_idle_and_a_few_waiting_blames_nobody():
+    job = fsdp(8)
+    job.recorders[2].collective(job.groups[0], "all_reduce", [[1]], [[1]], at_ns=2 * 10**18)
+    wait = of(job)
+    assert (wait.state, wait.roots) == ("host_stuck", ())
+
+
+def test_two_stuck_ranks_are_both_named():
+    job = tp_dp(4, 4, 6)
+    facts = [f for f in facts_of(job.files()) if f.rank != 9]
+    other = [f for f in facts_of(tp_dp(4, 4, 9).files()) if f.rank == 9]
+    wait = ask(facts + other)
+    assert set(blamed(wait)) <= {6, 9}
+    assert 6 in blamed(wait)
+
+
+def test_two_dumps_of_one_rank_the_newer_counts():
+    new, old = facts_of(fsdp(8, 3, "operation").files()), facts_of(fsdp(8, 5, "missing").files())
+    stale = [replace(f, path="old/" + f.path) for f in old if f.rank == 5]
+    stale = [
+        replace(f, last_created_at=f.last_created_at.replace(year=2020))
+        if isinstance(f, RankRecord) and f.last_created_at
+        else f
+        for f in stale
+    ]
+    for facts in (new + stale, stale + new):
+        assert blamed(ask(facts)) == [3]
+
+
+def test_no_dump_at_all_is_unobserved():
+    assert ask([]).state == "unobserved"
+
+
+def test_mirror_halves():
+    assert mirror("send 1->2") == "recv 2<-1"
+    assert mirror("recv 2<-1") == "send 1->2"
+
+
+# -- what must hold for every job ---------------------------------------------------------------
+
+
+@st.composite
+def hung_jobs(draw) -> tuple[Job, int]:
+    kind = draw(st.sampled_from(["fsdp", "mesh", "pipe"]))
+    ahead = draw(st.sampled_from([0, 3]))
+    if kind == "fsdp":
+        world = draw(st.integers(3, 12))
+        culprit = draw(st.integers(0, world - 1))
+        fault = draw(st.sampled_from(["operation", "size", "missing"]))
+        return fsdp(world, culprit, fault, run_ahead=ahead), culprit
+    if kind == "mesh":
+        tp, dp = draw(st.integers(2, 4)), draw(st.integers(3, 4))
+        culprit = draw(st.integers(0, tp * dp - 1))
+        fault = draw(st.sampled_from(["operation", "missing"]))
+        return tp_dp(tp, dp, culprit, fault, run_ahead=ahead), culprit
+    stages = draw(st.integers(3, 8))
+    culprit = draw(st.integers(0, stages - 1))
+    return pipeline(stages, culprit, batched=draw(st.booleans())), culprit
+
+
+@given(hung_jobs(), st.randoms())
+@settings(max_examples=40, deadline=None)
+def test_the_order_of_files_does_not_matter(hung, rng: random.Random):
+    job, culprit = hung
+    facts = facts_of(job.files())
+    before = ask(facts)
+    rng.shuffle(facts)
+    assert ask(facts) == before
+    assert blamed(before) == [culprit]
+
+
+@given(hung_jobs())
+@settings(max_examples=25, deadline=None)
+def test_the_names_of_groups_do_not_matter(hung):
+    job, culprit = hung
+    renamed: Facts = []
+    for fact in facts_of(job.files()):
+        if isinstance(fact, GroupHead):
+            name = hashed_name((*fact.group.ranks, len(fact.group.name)))
+            fact = replace(fact, group=replace(fact.group, name=name + fact.group.name))
+        renamed.append(fact)
+    assert blamed(ask(renamed)) == [culprit]
+
+
+@given(hung_jobs(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_a_dump_that_is_missing_never_makes_an_innocent_guilty(hung, data):
+    job, culprit = hung
+    gone = data.draw(st.integers(0, job.world - 1))
+    wait = ask([f for f in facts_of(job.files()) if f.rank != gone])
+    assert set(blamed(wait)) <= {culprit}
+    if gone == culprit:
+        assert blamed(wait) == []
+        assert culprit in wait.unobserved
+    else:
+        assert blamed(wait) == [culprit] or wait.state in ("tie", "unobserved")
