@@ -258,7 +258,8 @@ def test_any_text_is_facts_or_a_value_error(text: str) -> None:
 
 _parts = st.sampled_from(
     [*kernel_log.NEEDLES, "[12.500000] ", "[  +0.1] ", "[Nov24 03:12] ",
-     "4,1,99999999999999999,-;", "NVRM: Xid (PCI:0000:27:00): ", "79, ", "pid=", "name=", "Feb 30 99:99:99 h kernel: ", "\x00",
+     "4,1,99999999999999999,-;", "NVRM: Xid (PCI:0000:27:00): ", "79, ", "pid=", "name=",
+     "Feb 30 99:99:99 h kernel: ", "\x00",
      "99999999999.123456 h kernel: ", "9999-99-99T99:99:99,1+99:99 ", "٣", ": ", "(", ")",
      "0x", "\r",
      "INFO: task a:1 blocked for more than 9 seconds", "Call Trace:", " f+0x1/0x2 [m]", "(0x1 0x2"]
