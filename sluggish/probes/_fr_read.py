@@ -52,8 +52,8 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
     groups = _groups(dump, entries)
     status = _status(dump)
     tops = _tops(entries, gloo)
-    pending = _pending(entries, gloo, only_active, status)
     posted = _posted_texts(entries)
+    pending = _pending(entries, gloo, only_active, status)
     record = RankRecord(
         rank=rank,
         node=origin.node,

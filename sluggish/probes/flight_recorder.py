@@ -55,7 +55,7 @@ def parse(content: bytes, origin: Origin) -> Iterator[RankRecord | GroupHead]:
         return
     with no_collector():
         dump = _objects(content)
-        if isinstance(dump, list):
+        if _is_old(dump):
             raise ValueError("flight recorder format 1.x (a bare list, torch before 2.4): too old")
         if not isinstance(dump, dict) or not ("entries" in dump or "pg_config" in dump):
             raise ValueError("expected a flight recorder dump: a table with entries")
@@ -67,6 +67,11 @@ def parse(content: bytes, origin: Origin) -> Iterator[RankRecord | GroupHead]:
         facts = read_dump(dump, origin, origin.rank)
         del dump
     yield from facts
+
+
+def _is_old(dump: Any) -> bool:
+    """Before 2.0 the top level was the list of entries."""
+    return isinstance(dump, list) and all(isinstance(e, dict) and "state" in e for e in dump[:3])
 
 
 def _objects(content: bytes) -> Any:
