@@ -34,10 +34,18 @@ def test_no_other_probe_claims_a_file(path: Path) -> None:
     assert claimed <= {path.parent.name}
 
 
+@pytest.fixture(scope="module")
+def seed(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    root = tmp_path_factory.mktemp("seed") / "bundle"
+    write(STORIES["seed"]()[0], root)
+    return load([str(root)], PROBES)
+
+
 @pytest.mark.parametrize("probe", [probe.ID for probe in PROBES])
-def test_each_probe_knows_its_own_normal_case(probe: str) -> None:
-    heads = [path.read_bytes()[:HEAD] for path in CASES if path.parent.name == probe]
-    assert any(probe in recognise(head, PROBES) for head in heads)
+def test_each_probe_knows_what_the_story_holds_of_its_kind(seed: Bundle, probe: str) -> None:
+    heads = [e.open()[:HEAD] for e in seed.evidence if e.probe == probe and e.size]
+    assert heads
+    assert [recognise(head, PROBES) for head in heads] == [[probe]] * len(heads)
 
 
 @given(st.one_of(st.binary(max_size=400), st.text(max_size=400).map(str.encode)))
