@@ -238,18 +238,23 @@ def sniff(head: bytes) -> bool:
     text = head.decode("utf-8", "replace")
     if len(text) < 4096 and _DENIED.search(text) and text.lstrip().startswith(("dmesg:", "Hint:")):
         return True
-    lines = [line.strip("\r\0 ") for line in text.split("\n", 400)[:400]]
+    lines = [line.strip("\r\0").rstrip() for line in text.split("\n", 400)[:400]]
     lines = [line[:LINE_LIMIT] for line in lines if line]
     if not lines:
         return False
     if _PASTED.match(lines[0]):
         return True
-    body = lines[1:-1] if len(lines) > 2 else lines  # the ends may be cut
-    if sum(bool(_OWN.match(line)) for line in body) * 2 >= len(body):
+    own = [bool(_OWN.match(line)) for line in lines if not _KMSG_TAG.match(line)]
+    if _most(own) or (len(own) > 2 and _most(own[1:-1])):  # the ends may be cut
         return True
     return any(_SYSLOG_KERNEL.match(line) for line in lines)
 
 
+def _most(marks: list[bool]) -> bool:
+    return bool(marks) and sum(marks) * 2 >= len(marks)
+
+
+_KMSG_TAG = re.compile(r" [A-Z]{3,20}=")  # ` SUBSYSTEM=pci`: goes with the record before it
 # stamps that nobody but the kernel's own tools print
 _OWN = re.compile(
     r"(?:<[0-9]{1,3}>)?\[ *[0-9]{1,10}\.[0-9]{6}(?: *<[ 0-9.+]{1,24}>)?\]"  # dmesg
