@@ -15,6 +15,7 @@ from fabric_facts import (
     lost,
     nodes,
     onset,
+    port,
     ring,
     roots,
     run,
@@ -140,6 +141,24 @@ def test_an_unknown_address_wins_without_accusing_a_node() -> None:
     assert (found.node, found.strength) == (None, Strength.WEAK)
 
 
+def test_an_unmapped_address_is_never_a_place() -> None:
+    given = [lost(n, f"192.0.2.{i}", hca="mlx5_3") for i, n in enumerate(nodes(4))]
+    [found] = roots(run("IB-NCCL", *given))
+    assert {s.node for s in found.spots} == set(nodes(4))
+    loose = [replace(c, peer="192.0.2.9") for c in given]
+    [found] = roots(run("IB-NCCL", *loose, names=()))
+    assert (found.node, found.spots) == (None, ())
+
+
+def test_an_accused_host_that_gave_no_evidence_is_only_weakly_accused() -> None:
+    names = nodes(5)
+    seen = [port(n, "mlx5_0") for n in names if n != "gpu-03"]
+    [found] = roots(run("IB-NCCL", *book(names), *ring(3), *seen, names=names))
+    assert (found.node, found.strength) == ("gpu-03", Strength.WEAK)
+    [found] = roots(run("IB-NCCL", *book(names), *ring(3), *healthy(names), names=names))
+    assert found.strength is Strength.STRONG
+
+
 def test_a_link_local_address_that_several_hosts_have_names_nobody() -> None:
     lists = [using(n, address="fe80::1%ib0") for n in nodes(3)]
     assert address_book(lists, [], look(nodes(3))) == {}
@@ -180,6 +199,12 @@ def test_a_node_with_fewer_hcas_is_a_mismatch_not_a_drain() -> None:
     assert found.says == "gpu-02 uses 7 HCAs, the other nodes 8, without mlx5_3"
     assert (found.subtype, found.strength) == ("hca_mismatch", Strength.STRONG)
     assert [(s.node, s.hca) for s in found.spots] == [("gpu-02", "mlx5_3")]
+
+
+def test_a_node_with_one_hca_more_is_as_odd() -> None:
+    lists = [using("gpu-01"), using("gpu-02"), using("gpu-03", (*EIGHT, "mlx5_8"))]
+    [found] = run("CFG-HCASET", *lists, names=nodes(3))
+    assert found.says == "gpu-03 uses 9 HCAs, the other nodes 8, and mlx5_8 besides"
 
 
 def test_of_two_nodes_the_one_with_fewer_hcas_is_named() -> None:

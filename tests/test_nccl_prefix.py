@@ -27,6 +27,10 @@ CASES = {
         ":522:622 [2] NCCL INFO Bootstrap",
         (None, 522, 622, 2, None, None, "INFO", "Bootstrap"),
     ),
+    "host taken off as a launcher's prefix": (
+        "4182:4390 [5] NCCL INFO Using network IB",
+        (None, 4182, 4390, 5, None, None, "INFO", "Using network IB"),
+    ),
     "host cut by the poster": (
         "-worker-1:946:988 [0] transport/net_ib.cc:839 NCCL WARN x",
         ("-worker-1", 946, 988, 0, "transport/net_ib.cc", 839, "WARN", "x"),

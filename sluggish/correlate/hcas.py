@@ -7,6 +7,7 @@ one; so NCCL's own lists decide, and without them the majority of the job's node
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import TypeVar
 
 from sluggish.facts.derived import Look
@@ -47,14 +48,23 @@ class Used:
 
 def short(node: str | None) -> str | None:
     """Host names without their domain: tools differ in whether they print it."""
-    return node.split(".")[0] if node else node
+    return short_of(node) if node else node
+
+
+def short_of(node: str) -> str:
+    return node.partition(".")[0]
 
 
 def of_job(node: str | None, look: Look | None) -> str | None:
     """The job's own spelling of a node; None where the node is not one of the job's."""
     if node is None or look is None or not look.nodes:
         return node
-    return next((name for name in look.nodes if short(name) == short(node)), None)
+    return _spelling(look.nodes).get(short_of(node))
+
+
+@lru_cache(maxsize=2)
+def _spelling(nodes: tuple[str, ...]) -> dict[str, str]:
+    return {short_of(name): name for name in reversed(nodes)}
 
 
 def ports_of_job(ports: Iterable[Port], look: Look | None) -> tuple[Port, ...]:
@@ -63,15 +73,19 @@ def ports_of_job(ports: Iterable[Port], look: Look | None) -> tuple[Port, ...]:
     Where two sources differ in the state, the worse one counts: both were read in one look.
     """
     groups: dict[tuple[str | None, str, int], list[Port]] = defaultdict(list)
+    names = _spelling(look.nodes) if look and look.nodes else None
     for port in ports:
-        node = of_job(port.node, look)
+        node = port.node if names is None or port.node is None else names.get(short_of(port.node))
         if node is not None or port.node is None:
-            groups[node, port.hca, port.port].append(replace(port, node=node))
+            mine = port if node == port.node else replace(port, node=node)
+            groups[node, port.hca, port.port].append(mine)
     order = sorted(groups, key=lambda key: (key[0] or "", natural(key[1]), key[2]))
     return tuple(_merge(groups[key]) for key in order)
 
 
 def _merge(ports: list[Port]) -> Port:
+    if len(ports) == 1:
+        return ports[0]
     ports = sorted(ports, key=lambda p: TRUST.index(p.source) if p.source in TRUST else len(TRUST))
     state = min((p.state for p in ports), key=_WORST.index)
     ports = [p for p in ports if p.state == state] + [p for p in ports if p.state != state]

@@ -100,6 +100,11 @@ def vote(found: Iterable[Edge]) -> Vote:
     return Vote(winner=None, tied=top, hca=_one_hca(found))
 
 
+def is_address(name: str) -> bool:
+    """An address that no line maps to a node: it may be counted, never named."""
+    return ":" in name or not name.strip("0123456789.")
+
+
 def _one_hca(found: Iterable[Edge]) -> str | None:
     names = {edge.hca for edge in found}
     return names.pop() if len(names) == 1 else None
@@ -112,7 +117,7 @@ def _peer(printed: str | None, book: Mapping[str, str], look: Look | None) -> st
     known = book.get(_bare(printed))
     if known:
         return known
-    if look and (node := next((n for n in look.nodes if short(n) == short(printed)), None)):
+    if look and look.nodes and (node := of_job(printed, look)):
         return node
     return None if printed.lower().startswith("fe80:") else printed
 

@@ -32,10 +32,11 @@ class NcclPrefix(NamedTuple):
 # gpu-03:4182:4390 [5] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ...           (INFO: no file)
 # gpu-03:4182:4390 [5] init.cc:120 (ncclNetInit) NCCL WARN ...               (2.30: function)
 # :4182:4390 [2] NCCL INFO ...                                               (empty host)
+# 4182:4390 [2] NCCL INFO ...                  (host taken off, as the prefix of a launcher)
 # gpu-03:4182:4390 NCCL CALL ncclAllReduce(...)                              (no device)
 # forms: NVIDIA/nccl src/debug.cc, tags v2.4 to v2.30
 _BEFORE = re.compile(
-    r"(?P<host>[\w.-]{0,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
+    r"(?:(?P<host>[\w.-]{0,255}):)?(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
     r"(?: \[(?P<dev>-?\d{1,6})\])?"
     r"(?: (?P<file>[^\s:\[\]]{1,200}):(?P<line>\d{1,7})(?: \(\w{1,100}\))?)?\Z"
 )

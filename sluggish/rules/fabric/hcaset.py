@@ -61,6 +61,8 @@ def _unequal(
     where = f"{several(odd)} {'uses' if len(odd) == 1 else 'use'} {counts[odd[0]]} HCAs"
     usual = next((count for node, count in counts.items() if node not in odd), most)
     without = f", without {', '.join(missing[:SHOWN_HCAS])}" if missing else ""
+    if extra := _extra(sets, odd):
+        without += f", and {', '.join(extra[:SHOWN_HCAS])} besides"
     return Finding(
         node=odd[0] if len(odd) == 1 else None,
         subject="HCA lists",
@@ -85,6 +87,15 @@ def _missing(
     common = frozenset.intersection(*others) if others else frozenset[tuple[str, int]]()
     mine = frozenset[tuple[str, int]]().union(*(sets[node] for node in odd))
     return sorted({hca for hca, _ in common - mine}, key=natural)
+
+
+def _extra(
+    sets: dict[str | None, frozenset[tuple[str, int]]], odd: tuple[str | None, ...]
+) -> list[str]:
+    """HCAs of the odd nodes that no other node lists."""
+    others = frozenset[tuple[str, int]]().union(*(f for n, f in sets.items() if n not in odd))
+    mine = frozenset[tuple[str, int]]().union(*(sets[node] for node in odd))
+    return sorted({hca for hca, _ in mine - others}, key=natural)
 
 
 def _equal(

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sluggish.causes import Family
-from sluggish.correlate.hcas import Used, keys, of_job
+from sluggish.correlate.hcas import Key, Used, keys, of_job
 from sluggish.correlate.window import When
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.fabric import FabricEvent, NcclHcas, Port, RdmaDevices
@@ -50,7 +50,8 @@ def ib_port(view: View) -> Iterator[Finding]:
     starting = [p for p in used if p.state in ("initializing", "armed")]
     if not _of_subnet(starting):
         bad += starting
-    start_up = {p for p in bad if _left_out(p, view)}
+    listed = _listed(view) if bad else {}
+    start_up = {p for p in bad if p.node in listed and (p.hca, p.port) not in listed[p.node]}
     yield from (_left_out_note(p) for p in bad if p in start_up)
     bad = [p for p in bad if p not in start_up]
     yield from _faults(bad, used, mine, view)
@@ -164,11 +165,13 @@ def _same(event: FabricEvent, port: Port) -> bool:
     )
 
 
-def _left_out(port: Port, view: View) -> bool:
-    """NCCL drops ports that are not Active when it starts: its own node's lists lack this one."""
-    lists = [n for n in view.all(NcclHcas) if job_node(n.node, view) == port.node and port.node]
-    listed = {key for line in lists for name in line.hcas for key in keys(name)}
-    return bool(lists) and (port.hca, port.port) not in listed
+def _listed(view: View) -> dict[str | None, set[Key]]:
+    """What NCCL lists on each node: it drops ports that are not Active when it starts."""
+    out: dict[str | None, set[Key]] = defaultdict(set)
+    for line in view.all(NcclHcas):
+        if node := job_node(line.node, view):
+            out[node] |= {key for name in line.hcas for key in keys(name)}
+    return out
 
 
 def _left_out_note(port: Port) -> Finding:

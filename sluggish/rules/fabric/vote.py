@@ -14,6 +14,7 @@ from sluggish.correlate.ib_vote import (
     Vote,
     address_book,
     edges,
+    is_address,
     vote,
 )
 from sluggish.correlate.window import When
@@ -46,7 +47,7 @@ _ECHOES = ("DistBackendError", "NCCL", "ncclRemoteError", "Connection", "TCPStor
     needs=(NcclCompletion, NcclTrouble),
     wants=(
         NcclHcas, NcclAddress, Place, Look, Onset, PhaseFact, OomKill, Segfault, Xid, ProcessExit,
-        PythonError, NodeIdentity,
+        PythonError, NodeIdentity, Port,
     ),
 )  # fmt: skip
 def ib_nccl(view: View) -> Iterator[Finding]:
@@ -79,9 +80,10 @@ def _judge(found: tuple[Edge, ...], result: Vote, view: View) -> Iterator[Findin
         yield _winner(found, result, at, role, view)
         return
     hosts = {e.reporter for e in found} | {e.peer for e in found}
-    rail = result.hca is not None and len({e.reporter for e in found}) >= RAIL_HOSTS
+    reporters = {e.reporter for e in found}
+    rail = result.hca is not None and len(reporters) >= RAIL_HOSTS
     if rail:
-        says = f"status 12 between {len(hosts)} hosts, all on {result.hca}: the rail or its leaf"
+        says = f"status 12 on {len(reporters)} hosts, all on {result.hca}: the rail or its leaf"
     elif len(hosts) == 2:
         says = (
             f"status {found[0].first.status} on the link {' - '.join(sorted(hosts))}: "
@@ -98,7 +100,7 @@ def _judge(found: tuple[Edge, ...], result: Vote, view: View) -> Iterator[Findin
         says=says,
         quote=quote,
         source="job log",
-        spots=tuple(Spot(node=h, hca=result.hca) for h in sorted(hosts)),
+        spots=tuple(Spot(node=h, hca=result.hca) for h in sorted(hosts) if not is_address(h)),
         subtype="shared_fabric" if rail else "unreachable_peer",
         shared=rail,
         action="check_fabric",
@@ -112,7 +114,9 @@ def _winner(
     died = _died_before(winner, at, view)
     status = {e.first.status for e in found if winner in (e.reporter, e.peer)}
     early = _starting(view)
-    weak = early or status == {NOT_READY} or of_job(winner, view.one(Look)) is None
+    unknown = is_address(winner) or of_job(winner, view.one(Look)) is None
+    unseen = not unknown and _silent(winner, view)
+    weak = early or status == {NOT_READY} or unknown or unseen
     told = f"status {min(status)}: {len(result.counterparts)} hosts and {winner} lost one another"
     if died:
         role, told = Role.CONSEQUENCE, f"{told}, after {died} there"
@@ -120,8 +124,10 @@ def _winner(
         told += ", at the start: GID, P_Key or rail settings are as likely as the link"
     elif status == {NOT_READY}:
         told += ": its process posts no receives"
+    elif unseen:
+        told += f"; {winner} itself gave no evidence, it may be down"
     return Finding(
-        node=of_job(winner, view.one(Look)),
+        node=None if unknown else winner,
         subject=f"network of {winner}",
         role=role,
         strength=Strength.WEAK if weak else Strength.STRONG,
@@ -129,10 +135,16 @@ def _winner(
         says=told,
         quote=next(e.first.line for e in found if winner in (e.reporter, e.peer)),
         source="job log",
-        spots=(Spot(node=winner, hca=result.hca),),
+        spots=() if unknown else (Spot(node=winner, hca=result.hca),),
         subtype="unreachable_peer",
         action="check_fabric",
     )
+
+
+def _silent(node: str, view: View) -> bool:
+    """The other nodes were read and this one was not: dead or wedged, not surely the link."""
+    read = {short(fact.node) for kind in (NodeIdentity, Port) for fact in view.all(kind)}
+    return bool(read) and short(node) not in read
 
 
 def _starting(view: View) -> bool:
