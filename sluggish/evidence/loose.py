@@ -38,9 +38,16 @@ class Seen:
 
 
 def recognise(head: bytes, probes: Iterable[ModuleType]) -> list[str]:
-    """Ids of the probes that know this content; a file may be of several kinds."""
+    """Ids of the probes that know this content; a file may be of several kinds.
+
+    A dump is a dump alone: the file names in its stacks must not make it a log too.
+    """
+    probes = tuple(probes)
+    dumps = [p.ID for p in probes if getattr(p, "BINARY", False) and p.sniff(head)]
+    if dumps:
+        return dumps
     text = plain(head)
-    return [p.ID for p in probes if p.sniff(head if getattr(p, "BINARY", False) else text)]
+    return [p.ID for p in probes if not getattr(p, "BINARY", False) and p.sniff(text)]
 
 
 def plain(head: bytes) -> bytes:
@@ -77,7 +84,8 @@ def _recognised(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:
     if not head:
         return Unread(path=item.name, why="empty")
     kinds = set(recognise(head, probes))
-    if item.size > HEAD:
+    dump = any(getattr(probe, "BINARY", False) for probe in probes if probe.ID in kinds)
+    if item.size > HEAD and not dump:
         kinds |= set(recognise(item.read(item.size - HEAD, HEAD), probes))
         step = item.size // (MORE_WINDOWS + 1)
         for count in range(MORE_WINDOWS if not kinds else 0):
