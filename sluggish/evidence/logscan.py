@@ -26,6 +26,8 @@ AHEAD = 1_800
 """Context before and behind a place, bytes: a few lines."""
 GAP_MARK = "[... "
 """Begins the line that stands where bytes were left out."""
+SLOW_MARK = "slow scan"
+"""Stands in that line where the scan went without hyperscan."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,9 +158,10 @@ def _snapped(source: Source, regions: list[_Region]) -> Iterator[tuple[int, byte
 
 
 def _joined(pieces: list[tuple[int, bytes, int]], total: int) -> Iterator[str]:
+    how = "" if fast() else f" ({SLOW_MARK})"
     for (at, data, _), (after, _, _) in pairwise([*pieces, (total, b"", 0)]):
         yield decode(data)
         left_out = after - at - len(data)
         if left_out > 0:
             ended = "" if data.endswith(b"\n") else "\n"
-            yield f"{ended}{GAP_MARK}{left_out} bytes not read ...]\n"
+            yield f"{ended}{GAP_MARK}{left_out} bytes not read{how} ...]\n"

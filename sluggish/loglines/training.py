@@ -34,6 +34,11 @@ _NOT_TRAINING = re.compile(
     re.IGNORECASE,
 )
 _EVAL_BAR = re.compile(r"^\W{0,4}(?:eval|valid|test|predict)", re.IGNORECASE)
+# train - INFO - eval batch 240/2048        [eval] step 3/10       validation iter 5 of 9
+_EVAL_STEP = re.compile(
+    r"(?:^|[-|:\]] ?)\W{0,4}(?:eval\w{0,6}|valid\w{0,6}|val|test\w{0,3}|predict\w{0,3})\b"
+    r"|\b(?:eval|evaluation|validation|val|test)[ _-](?:step|batch|iter)"
+)
 
 _DONE = re.compile(
     r"\btraining (?:is |has )?(?:done|finished|completed?|ended)\b(?! step)"
@@ -119,7 +124,7 @@ def _of(text: str, lower: str, *, marked: bool) -> tuple[str, steps.Step] | None
     if "'loss'" in text and text.lstrip().startswith("{"):
         return "step", _hf(text)
     if numbers := steps.step(lower):
-        return ("evaluation" if _EVAL_BAR.match(text) else "step"), numbers
+        return ("evaluation" if _EVAL_STEP.search(lower) else "step"), numbers
     return None
 
 

@@ -15,6 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from sluggish.evidence.logscan import GAP_MARK, SLOW_MARK
 from sluggish.facts.log import (
     LogSign,
     LogSpan,
@@ -129,16 +130,26 @@ def _with_ranks(cleaned: list[Line]) -> list[Line]:
     ]
 
 
+# [... 123456 bytes not read ...]       written by sluggish/evidence/logscan.py
+_LEFT_OUT = re.compile(
+    rf"^{re.escape(GAP_MARK)}(?P<n>\d{{1,18}}) bytes not read(?P<slow> \({SLOW_MARK}\))? \.\.\.\]$",
+    re.MULTILINE,
+)
+
+
 def _span(text: str, cleaned: Sequence[Line], origin: Origin) -> LogSpan:
     times = [line.at for line in cleaned if line.at is not None]
+    left_out = list(_LEFT_OUT.finditer(text)) if GAP_MARK in text else []
+    read = len(text.encode("utf-8", "replace"))
     return LogSpan(
         node=origin.node,
         path=origin.path,
-        bytes_total=max(origin.size, 0) or len(text.encode("utf-8", "replace")),
-        bytes_read=len(text.encode("utf-8", "replace")),
+        bytes_total=read + sum(int(gap["n"]) for gap in left_out),
+        bytes_read=read,
         first_at=_edge(times, min),
         last_at=_edge(times, max),
         mtime=origin.mtime,
+        slow_road=any(gap["slow"] for gap in left_out),
         nccl_debug=_debug_level(text),
     )
 

@@ -2,8 +2,10 @@
 
 from datetime import datetime
 
-from sluggish.facts.derived import Look, Onset, Place
-from sluggish.facts.log import LogSpan, PythonError
+from sluggish.correlate.logorder import before
+from sluggish.facts.collective import WatchdogTimeout
+from sluggish.facts.derived import Look, Place
+from sluggish.facts.log import LogSpan, ProcessExit, PythonError
 from sluggish.findings import Spot, View
 
 
@@ -12,11 +14,17 @@ def spot_of(view: View, error: PythonError) -> Spot:
     place = next((p for p in view.all(Place) if p.rank == error.rank), None)
     return Spot(
         rank=error.rank,
-        node=error.node or (place.node if place else None),
+        node=error.node or (place.node if place else None) or _node_of_end(view, error),
         pid=error.pid or (place.pid if place else None),
         doing=f"raised {short_type(error)}",
         source_line=error.frame,
     )
+
+
+def _node_of_end(view: View, error: PythonError) -> str | None:
+    """srun names the node when the task ends."""
+    ends = {e.node for e in view.all(ProcessExit) if _same(error, e)}
+    return ends.pop() if len(ends) == 1 else None
 
 
 def short_type(error: PythonError) -> str:
@@ -48,4 +56,17 @@ def history(view: View, at: datetime | None) -> bool:
     return bool(at and look and look.job_started_at and at < look.job_started_at)
 
 
-WINDOW = (Look, Onset, Place, LogSpan)
+def proved(view: View, head: PythonError) -> bool:
+    """Whether the end is seen, not assumed: others waited in vain, or a launcher saw it end."""
+    spans = view.all(LogSpan)
+    if any(before(head, timeout, spans) is True for timeout in view.all(WatchdogTimeout)):
+        return True
+    return any(_same(head, end) for end in view.all(ProcessExit))
+
+
+def _same(head: PythonError, end: ProcessExit) -> bool:
+    if end.exit_code in (None, 0) or end.signal is not None:
+        return False
+    if head.pid is not None and end.pid is not None:
+        return head.pid == end.pid
+    return head.rank is not None and head.rank in (end.rank, end.task)

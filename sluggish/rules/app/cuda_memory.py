@@ -3,20 +3,20 @@
 from collections.abc import Iterator
 
 from sluggish.causes import Family
-from sluggish.correlate.logorder import before, before_timeouts, key, went_on
+from sluggish.correlate.logorder import before_timeouts, key, went_on
 from sluggish.facts.collective import WatchdogTimeout
 from sluggish.facts.derived import Look, Place
-from sluggish.facts.log import LogSpan, Progress, PythonError
+from sluggish.facts.log import LogSpan, ProcessExit, Progress, PythonError
 from sluggish.findings import Finding, Role, Strength, View, rule
 from sluggish.loglines.python import is_cuda_oom
-from sluggish.rules.app.common import history, says, spot_of, who
+from sluggish.rules.app.common import history, proved, says, spot_of, who
 
 
 @rule(
     "MEM-CUDA",
     family=Family.PROCESS,
     needs=(PythonError, LogSpan),
-    wants=(WatchdogTimeout, Progress, Look, Place),
+    wants=(WatchdogTimeout, Progress, ProcessExit, Look, Place),
 )
 def mem_cuda(view: View) -> Iterator[Finding]:
     """A rank's allocation of GPU memory fails before any collective times out."""
@@ -44,8 +44,8 @@ def _judge(view: View, error: PythonError, *, first: bool, ranks: int) -> Findin
     if not first:
         return _finding(view, error, Role.CONSEQUENCE, Strength.WEAK, "not the first")
     told_size = "Tried to allocate" in error.message
-    proved = in_front is True and any(before(error, w, spans) is True for w in timeouts)
-    strength = Strength.DECISIVE if proved and told_size else Strength.STRONG
+    sure = in_front is True and proved(view, error)
+    strength = Strength.DECISIVE if sure and told_size else Strength.STRONG
     if in_front is None or not told_size:
         # at the first barrier, with nothing allocated, it is a bad GPU or somebody else's process
         strength = Strength.WEAK
@@ -57,7 +57,7 @@ def _finding(
 ) -> Finding:
     text = says(error, ranks)
     return Finding(
-        node=error.node,
+        node=spot_of(view, error).node,
         subject=who(error),
         role=role,
         strength=strength,

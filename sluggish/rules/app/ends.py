@@ -11,6 +11,7 @@ from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.host import OomKill, Segfault
 from sluggish.facts.log import LogSign, LogSpan, ProcessExit, PythonError, SlurmMessage
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.job import Job
 from sluggish.rules.app.common import history
 
 ASKED = frozenset({1, 2, 15})
@@ -27,7 +28,7 @@ OOM_NEAR = timedelta(minutes=2)
     "APP-SIGNAL",
     family=Family.PROCESS,
     needs=(ProcessExit, Segfault),
-    wants=(WatchdogTimeout, OomKill, LogSign, SlurmMessage, LogSpan, Place, Look, Onset),
+    wants=(WatchdogTimeout, OomKill, LogSign, SlurmMessage, LogSpan, Place, Look, Onset, Job),
 )
 def app_signal(view: View) -> Iterator[Finding]:
     """A rank's process is ended by a signal that nobody has explained."""
@@ -142,7 +143,7 @@ def _workers(view: View) -> Iterator[Finding]:
     "APP-EXIT",
     family=Family.PROCESS,
     needs=(ProcessExit,),
-    wants=(PythonError, WatchdogTimeout, LogSpan, Place, Look, Onset),
+    wants=(PythonError, WatchdogTimeout, LogSpan, Place, Look, Onset, Job),
 )
 def app_exit(view: View) -> Iterator[Finding]:
     """A rank's process ends with an error code before any collective times out."""
@@ -166,14 +167,14 @@ def app_exit(view: View) -> Iterator[Finding]:
 
 
 def _rank(view: View, end: ProcessExit) -> int | None:
-    places = view.all(Place)
-    found = rank_of(places, end.node, end.pid, end.local_rank)
+    """By pid or local rank; a task is the rank where the step has as many tasks as ranks."""
+    found = rank_of(view.all(Place), end.node, end.pid, end.local_rank)
     if found is not None or end.task is None:
         return found
     look = view.one(Look)
-    tasks = {e.task for e in view.all(ProcessExit) if e.task is not None}
-    one_each = bool(look and look.world_size and look.world_size > len(look.nodes))
-    return end.task if one_each and len(tasks) > len(look.nodes if look else ()) else None
+    world = look.world_size if look else None
+    tasks = {job.num_tasks for job in view.all(Job) if job.num_tasks}
+    return end.task if world is not None and tasks == {world} else None
 
 
 def _finding(

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from sluggish.causes import Family
-from sluggish.correlate.logorder import before, before_timeouts, key, went_on
+from sluggish.correlate.logorder import before_timeouts, key, went_on
 from sluggish.facts.collective import WatchdogTimeout
 from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.log import LogSign, LogSpan, ProcessExit, Progress, PythonError
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.loglines.python import is_cuda_oom, is_fallout
-from sluggish.rules.app.common import history, not_read_whole, says, spot_of, who
+from sluggish.rules.app.common import history, not_read_whole, proved, says, spot_of, who
 
 SOURCE = "job log"
 MOST_LISTED = 8
@@ -93,8 +93,8 @@ def _judge(view: View, group: list[PythonError], *, first: bool) -> Finding:
         return _finding(group, Role.CONTEXT, Strength.WEAK, "training went on after it")
     if not first:
         return _finding(group, Role.CONSEQUENCE, Strength.WEAK, "after another exception")
-    proved = in_front is True and (_timed_out(view, head) or _ended(view, head))
-    strength = Strength.DECISIVE if proved else Strength.STRONG
+    sure = in_front is True and proved(view, head)
+    strength = Strength.DECISIVE if sure else Strength.STRONG
     if in_front is None:
         strength = Strength.WEAK
     ranks = {e.rank for e in group}
@@ -102,23 +102,6 @@ def _judge(view: View, group: list[PythonError], *, first: bool) -> Finding:
         spots = (Spot(source_line=head.frame, doing=spot_of(view, head).doing),)
         return _finding(group, Role.ROOT, strength, spots=spots)
     return _finding(group, Role.ROOT, strength, spots=(spot_of(view, head),))
-
-
-def _timed_out(view: View, head: PythonError) -> bool:
-    """Others waited in vain afterwards: the order is seen, not assumed."""
-    spans = view.all(LogSpan)
-    return any(before(head, w, spans) is True for w in view.all(WatchdogTimeout))
-
-
-def _ended(view: View, head: PythonError) -> bool:
-    """A launcher says that this very process ended with an error of its own."""
-    return any(
-        end.exit_code not in (None, 0)
-        and end.signal is None
-        and ((head.pid is not None and end.pid == head.pid)
-             or (head.rank is not None and end.rank == head.rank))
-        for end in view.all(ProcessExit)
-    )  # fmt: skip
 
 
 def _finding(

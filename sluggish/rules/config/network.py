@@ -31,10 +31,15 @@ def cfg_iface(view: View) -> Iterator[Finding]:
     wrong = [a for a in view.all(NcclAddress) if NOT_A_NETWORK.match(a.interface)]
     if wrong:
         names = ", ".join(sorted({a.interface for a in wrong}))
-        nodes = fold(sorted({a.node for a in wrong if a.node}))
-        says = f"NCCL bootstraps over {names}{' on ' + nodes if nodes else ''}: leads to no node"
+        nodes = sorted({a.node for a in wrong if a.node})
+        fine = {a.node for a in view.all(NcclAddress)} - set(nodes)
+        odd = len(nodes) == 1 and len(fine) > 1  # the others found their way
+        says = f"NCCL bootstraps over {names}{' on ' + fold(nodes) if nodes else ''}: leads nowhere"
         role = Role.CONTEXT if moved else Role.ROOT
-        yield root(says, Strength.STRONG, role=role, quote=wrong[0].line)
+        yield root(
+            says, Strength.STRONG, role=role, quote=wrong[0].line, shared=not odd,
+            node=nodes[0] if odd else None, spots=(Spot(node=nodes[0]),) if odd else (),
+        )  # fmt: skip
     blocked = [t for t in view.all(NcclTrouble) if t.kind in ("no_route", "bootstrap")]
     for trouble in blocked[:1]:
         count = f" ({len(blocked)} times)" if len(blocked) > 1 else ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from statistics import median
 
 from sluggish.facts.derived import Look
@@ -30,8 +31,8 @@ def live_now(view: View) -> datetime | None:
 
 def pace(steps: Sequence[Progress]) -> timedelta | None:
     """Usual time between two printed steps: of the log's stamps, else of its own step times."""
-    times = sorted({s.at for s in steps if s.at is not None})
-    gaps = [(b - a).total_seconds() for a, b in zip(times[-60:], times[-59:], strict=False)]
+    times = sorted({s.at for s in steps if s.at is not None})[-60:]
+    gaps = [(b - a).total_seconds() for a, b in pairwise(times)]
     if gaps:
         return timedelta(seconds=median(gaps))
     own = [s.step_time_s for s in steps[-60:] if s.step_time_s]

@@ -6,7 +6,7 @@ from datetime import timedelta
 from sluggish.causes import Family, Phase
 from sluggish.facts.derived import Look, Onset, PhaseFact
 from sluggish.facts.host import RankProcess
-from sluggish.facts.log import LogSign, LogSpan, NcclInit, Progress
+from sluggish.facts.log import LogSign, LogSpan, NcclInit, ProcessExit, Progress, PythonError
 from sluggish.findings import Finding, Role, Strength, View, rule
 from sluggish.rules.progress.common import SOURCE, live_now, open_mark, pace, span, written_per_s
 
@@ -128,7 +128,7 @@ def prog_eval(view: View) -> Iterator[Finding]:
     "PROG-INIT",
     family=Family.PROCESS,
     needs=(LogSpan,),
-    wants=(Look, PhaseFact, Progress, NcclInit, LogSign),
+    wants=(Look, PhaseFact, Progress, NcclInit, LogSign, PythonError, ProcessExit),
 )
 def prog_init(view: View) -> Iterator[Finding]:
     """The job is young and its log still grows on the way to the first step."""
@@ -141,6 +141,7 @@ def prog_init(view: View) -> Iterator[Finding]:
     stamps = [at for s in view.all(LogSpan) for at in (s.last_at, s.mtime) if at is not None]
     last = max((at for at in stamps if at <= now + FRESH_FLOOR), default=None)
     failed = any(s.kind in ("rendezvous_timeout", "store_timeout") for s in view.all(LogSign))
+    failed = failed or bool(view.all(PythonError)) or bool(view.all(ProcessExit))
     told = f"the job is {span(age.total_seconds())} old and has not stepped yet"
     if last is not None:
         told += f"; its log grew {span((now - last).total_seconds())} before the look"

@@ -59,6 +59,7 @@ def start_rendezvous(view: View) -> Iterator[Finding]:
     joined, world = _counts(view, signs)
     arrived = {s.rank for s in signs if s.kind == "rendezvous_wait" and s.rank is not None}
     arrived |= {line.rank for line in view.all(NcclInit)}
+    arrived |= {p.rank for p in view.all(Progress) if p.kind == "init" and p.rank is not None}
     missing = sorted(set(range(world)) - arrived) if world and arrived else []
     head = signs[-1]
     if joined is not None and world and joined >= world:
@@ -99,13 +100,30 @@ def _is_count(detail: str) -> bool:
 
 def _spot(view: View, rank: int) -> Spot:
     place = next((p for p in view.all(Place) if p.rank == rank), None)
-    return Spot(rank=rank, node=place.node if place else None, pid=place.pid if place else None,
-                doing="not at the rendezvous")  # fmt: skip
+    return Spot(
+        rank=rank,
+        node=_node_of(view, rank),
+        pid=place.pid if place else None,
+        doing="not at the rendezvous",
+    )
+
+
+def _node_of(view: View, rank: int) -> str | None:
+    """Its own place; else the node where all its neighbours are, ranks being dealt in blocks."""
+    nodes = {p.rank: p.node for p in view.all(Place) if p.node}
+    if rank in nodes:
+        return nodes[rank]
+    look = view.one(Look)
+    size = look.gpus_per_node if look else None
+    if not size or size < 3:
+        return None
+    first = rank - rank % size
+    around = [nodes.get(r) for r in range(first, first + size) if r != rank]
+    return around[0] if around and len(set(around)) == 1 else None
 
 
 def _nodes_of(view: View, ranks: Sequence[int]) -> set[str]:
-    wanted = set(ranks)
-    return {p.node for p in view.all(Place) if p.rank in wanted and p.node}
+    return {node for rank in ranks[:1000] if (node := _node_of(view, rank))}
 
 
 def _one_node(view: View, ranks: Sequence[int]) -> str | None:
