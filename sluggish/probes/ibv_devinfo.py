@@ -96,7 +96,7 @@ def _port(hca: str, number: int, device: dict[str, str], found: _Values, origin:
         link_layer=ib_words.layer(values.get("link_layer", "")),
         lid=ib_words.number(values.get("port_lid", "")),
         sm_lid=ib_words.number(values.get("sm_lid", "")),
-        hca_type=_type(device.get("vendor_part_id", "")),
+        hca_type=_type(device),
         firmware=device.get("fw_ver") or None,
         board=device.get("board_id") or None,
         gids=tuple(found.gids),
@@ -109,6 +109,8 @@ def _code(text: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def _type(part: str) -> str | None:
-    """ibstat's `MT4129` from the vendor_part_id 4129."""
-    return f"MT{part}" if part.isdecimal() and len(part) <= 6 else None
+def _type(device: dict[str, str]) -> str | None:
+    """ibstat's `MT4129` from the vendor_part_id 4129; only cards of Mellanox are named so."""
+    part = device.get("vendor_part_id", "")
+    ours = device.get("vendor_id") == "0x02c9" and part.isdecimal() and len(part) <= 6
+    return f"MT{part}" if ours else None
