@@ -136,6 +136,13 @@ def test_a_gpu_that_no_rank_of_the_job_uses_is_not_accused() -> None:
     assert len(_roots(found)) == 1
 
 
+def test_a_gpu_that_left_nvidia_smis_list_is_never_taken_for_somebody_elses() -> None:
+    places = [_place(rank, rank + 2) for rank in range(4)]  # indexes have moved up by one
+    listed = [Gpu(node="gpu-08", index=i, pci=f"0000:0{i + 2}:00.0") for i in range(3)]
+    found = _ask("GPU-XID", _xid(79, 0, 1), *places, *listed, gpus_per_node=4)
+    assert [f.strength for f in _roots(found)] == [Strength.DECISIVE]
+
+
 # GPU-XID: which fault
 
 
@@ -159,6 +166,7 @@ def test_what_the_driver_asks_for_outranks_the_table_for_contained_ecc(
 ) -> None:
     found = _roots(_ask("GPU-XID", _xid(48, 0), _xid(94, 0.03), *more))
     assert [f.action for f in found] == [action]
+    assert found[0].subtype == ("row_remap" if action == "rma" else "ecc")
 
 
 def test_after_79_only_a_reboot_helps_whatever_154_says() -> None:
@@ -462,7 +470,9 @@ def test_access_to_a_dead_gpu_is_an_echo_of_its_xid() -> None:
 def test_a_fatal_switch_error_names_the_node_and_no_gpu() -> None:
     (found,) = _ask("GPU-SXID", _sxid(20034, True))
     assert (found.spots[0].node, found.spots[0].gpu_pci) == ("gpu-08", None)
-    assert (found.subtype, found.action) == ("nvswitch", "check_fabric")
+    assert (found.subtype, found.action) == ("nvswitch", "reboot_node")
+    (quiet,) = _ask("GPU-SXID", _sxid(10003, None))
+    assert quiet.action == "check_fabric"
 
 
 def test_old_and_late_switch_errors_accuse_nobody() -> None:

@@ -51,6 +51,9 @@ def role(fact: Xid) -> XidRole:
 def _nvlink5(fact: Xid, hang: str, action: str, meaning: str) -> XidRole:
     """The printed word decides; a row that says `ignore` on a non-fatal line makes it harmless."""
     row = _row(fact)
+    if fact.unit and fact.unit.startswith(("NETIR_LINK", "NETIR_BER")):
+        down = fact.unit.startswith("NETIR_LINK")
+        meaning = "an NVLink went down" if down else "an NVLink has many bit errors"
     peer = row.peer_is_source if row else _peer_by_subcode(fact)
     fatal = fact.fatal if fact.fatal is not None else (row.fatal if row else None)
     if fatal:

@@ -93,8 +93,9 @@ def is_others(now: Scene, node: str | None, pci: str | None) -> bool:
     if pci is None or share is None or len(placed) < share:
         return False
     gpu = gpu_at(now, node, pci)
-    if gpu is None and not all(p.gpu_pci for p in placed):
-        return False
+    listed = any(same_node(g.node, node) for g in now.gpus)
+    if gpu is None and (listed or not all(p.gpu_pci for p in placed)):
+        return False  # once a GPU is gone the indexes of the others have moved
     return not any(_at(p, pci, gpu) for p in placed)
 
 

@@ -93,6 +93,11 @@ def _accuse(view: View, now: Scene, burst: Burst, fact: Xid) -> Finding:
     number = announced(view.all(Xid), fact)
     gpu = gpu_at(now, fact.node, fact.pci)
     says = _says(burst, fact, told, codes, contained)
+    advice = action(
+        fact, number, gpu, contained=contained, codes=codes, wedged=_wedged(view, fact.node)
+    )
+    if advice == "rma":
+        says += "; the row remap failed"
     return Finding(
         node=fact.node,
         subject=subject(now, fact.node, fact.pci),
@@ -103,11 +108,9 @@ def _accuse(view: View, now: Scene, burst: Burst, fact: Xid) -> Finding:
         quote=fact.line,
         source=SOURCE,
         spots=(spot(now, fact.node, fact.pci, culprit_pid(fact)),),
-        subtype=_subtype(fact, told),
-        action="check_fabric" if told.peer else action(
-            fact, number, gpu, contained=contained, codes=codes, wedged=_wedged(view, fact.node)
-        ),
-    )  # fmt: skip
+        subtype="row_remap" if advice == "rma" else _subtype(fact, told),
+        action="check_fabric" if told.peer else advice,
+    )
 
 
 def _part(
@@ -186,7 +189,7 @@ def _wedged(view: View, node: str | None) -> bool:
 def _subtype(fact: Xid, told: XidRole) -> str:
     if fact.code == OFF_BUS:
         return "off_bus"
-    return "row_remap" if fact.code == 64 else SUBTYPES.get(told.kind, "xid")
+    return SUBTYPES.get(told.kind, "xid")
 
 
 def _says(burst: Burst, fact: Xid, told: XidRole, codes: set[int], contained: bool) -> str:

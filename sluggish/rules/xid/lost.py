@@ -130,7 +130,7 @@ def _switch(now: Scene, view: View, fact: SXid) -> Finding:
         source=SOURCE,
         spots=(Spot(node=fact.node),),
         subtype="nvswitch",
-        action="check_fabric" if part is Role.ROOT else "none",
+        action=_switch_action(part, strength),
     )
 
 
@@ -151,6 +151,13 @@ def _switch_part(view: View, fact: SXid, where: When) -> tuple[Role, Strength]:
         return Role.CONTEXT, Strength.STRONG
     sure = where is When.CAUSE and fact.fatal
     return Role.ROOT, Strength.DECISIVE if sure else Strength.STRONG
+
+
+def _switch_action(part: Role, strength: Strength) -> str:
+    """A switch that the driver itself calls dead: resetting GPUs leaves the fabric broken."""
+    if part is not Role.ROOT:
+        return "none"
+    return "reboot_node" if strength is Strength.DECISIVE else "check_fabric"
 
 
 def _gpu_fault_near(view: View, fact: SXid) -> bool:
