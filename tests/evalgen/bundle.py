@@ -83,6 +83,9 @@ def _node(world: World, node: Node, out: dict[str, bytes], rows: list[dict[str, 
         why = node.error or world.missing.get((node.name, probe))
         why = why or ("stuck" if late and probe in ("nvidia_smi", "gpu_samples") else None)
         row = _row(world, node.name, probe, sample, when + node.offset_s, why)
+        if node.smi not in ("", "stuck") and probe in ("nvidia_smi", "gpu_samples"):
+            make = lambda n=node: n.smi  # noqa: E731
+            row["exit_code"] = 18
         if why is None:
             stem = f"nodes/{node.name}/{probe}{'.' + sample if sample else ''}"
             row["path"] = stem + ".txt"

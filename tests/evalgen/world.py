@@ -165,7 +165,7 @@ class Node:
     slurm_state: str = "ALLOCATED"
     slurm_reason: str = ""
     smi: str = ""
-    """"" answers; `stuck` never returns."""
+    """"" answers; `stuck` never returns; else the text that comes instead."""
     slurmd_at: float | None = None
 
 
@@ -278,6 +278,7 @@ def build(
     zone_s: int = 0,
     gpus: int = 8,
     per_leaf: int = 32,
+    driver: str = "580.95.05",
     **job: Any,
 ) -> World:
     """A healthy cluster with one running job over all its nodes."""
@@ -298,6 +299,8 @@ def build(
         name=name, rng=rng, model=kind, nodes=made, ranks=ranks, job_id=job_id,
         job_name=job_name, user=user, taken_at=taken_at, job_started=taken_at - age_s, **job,
     )  # fmt: skip
+    for node in made:
+        node.driver = driver
     _boot_lines(world)
     return world
 

@@ -94,7 +94,7 @@ def rank_procs(world: World, node: Node, sample: str) -> str:
         if rank.node is node and rank.alive:
             out.append(_process(world, rank, sample))
             out += [_worker(world, rank, w, sample) for w in rank.workers]
-    return "\n".join(out)
+    return "".join([*out, _section("processes", str(len(out)))])
 
 
 def _ticks(world: World, node: Node, t: float) -> int:
@@ -173,7 +173,9 @@ def _process(world: World, rank: Rank, sample: str) -> str:
         out += _section(f"/proc/{pid}/task/{tid}/stat", stat)
         out += _section(f"/proc/{pid}/task/{tid}/wchan", wchan)
     if rank.open_file:
-        out += _section(f"/proc/{pid}/fd", f"3 -> /dev/nvidiactl\n97 -> {rank.open_file}")
+        link = "lrwx------ 1 alice research 64 Nov 24 03:00"
+        fds = (f"{link} 3 -> /dev/nvidiactl", f"{link} 97 -> {rank.open_file}")
+        out += _section(f"/proc/{pid}/fd", "\n".join(fds))
     return out
 
 

@@ -15,7 +15,10 @@ def text(world: World, node: Node) -> str:
     since = node.log_from if node.log_from is not None else node.boot_at
     lines = sorted((t, k, s) for k, (t, s) in enumerate(node.kernel_lines))
     return "".join(
-        _line(node, t, s) + "\n" for t, _, s in lines if since <= t <= world.taken_at - 8
+        _line(node, t, part) + "\n"
+        for t, _, s in lines
+        if since <= t <= world.taken_at - 20
+        for part in s.split("\n")
     )
 
 

@@ -60,8 +60,14 @@ def samples(world: World, node: Node) -> str:
 
 
 def bus(node: Node) -> str:
-    """GPUs and switches that sysfs still shows."""
-    return "".join(f"/sys/bus/pci/devices/{g.pci}/class:0x030200\n" for g in node.gpus if g.on_bus)
+    """Vendor and class of the devices that sysfs still shows, as `grep -s .` prints them."""
+    there = [(g.pci, "0x10de", "0x030200") for g in node.gpus if g.on_bus]
+    there += [(p.pci, "0x15b3", "0x020700") for p in node.ports]
+    there.sort()
+    base = "/sys/bus/pci/devices"
+    lines = [f"{base}/{pci}/vendor:{vendor}" for pci, vendor, _ in there]
+    lines += [f"{base}/{pci}/class:{kind}" for pci, _, kind in there]
+    return "\n".join(lines) + "\n"
 
 
 def smi_stderr(node: Node) -> str:

@@ -1,4 +1,7 @@
-"""scontrol and sacct, as Slurm 23.11 prints them (forms measured on a real slurmctld)."""
+"""scontrol and sacct, as Slurm 23.11 prints them (forms measured on a real slurmctld).
+
+Asked with TZ=UTC: their times carry no zone.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def _ranges(numbers: list[int], width: int) -> str:
 
 def job(world: World) -> str:
     """`scontrol -o show job J`."""
-    zone = world.zone_s
+    zone = 0
     n = len(world.nodes) or world.nodes_wanted
     tasks = len(world.ranks) or n * 8
     pending = world.state == "PENDING"
@@ -86,7 +89,7 @@ def nodes(world: World) -> str:
 
 
 def _node(world: World, n: Node) -> str:
-    zone = n.zone_s
+    zone = 0
     gres = world.model.product.split()[1].lower()
     count = len(n.gpus)
     busy = world.state == "RUNNING"
@@ -114,7 +117,7 @@ SACCT = "JobID|JobIDRaw|State|NodeList|Start|End|ExitCode|Reason"
 
 
 def sacct(world: World) -> str:
-    zone = world.zone_s
+    zone = 0
     nodelist = fold([n.name for n in world.nodes])
     start = slurm(world.job_started, zone)
     end = slurm(world.ended, zone) if world.ended else "Unknown"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from . import desync, hardware, host, quiet, startup
+from . import desync, hardware, host, others, quiet, startup
 from .common import Expected, Story
 
 STORIES: dict[str, Story] = {
     story.__name__: story
-    for module in (desync, hardware, host, startup, quiet)
+    for module in (desync, hardware, host, startup, others, quiet)
     for story in module.STORIES
 }
 

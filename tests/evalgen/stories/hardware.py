@@ -129,6 +129,7 @@ def nvlink_burst() -> tuple[World, Expected]:
         "nvlink_burst", seed=2, model="B200", nodes=["bw-101", "bw-102"], job_id="9902",
         job_name="pretrain-b", taken_at=epoch("2026-10-28T13:03:20Z"), age_s=9 * 3600,
         timeout_s=1800, step_at_stall=16940, env={"NCCL_DEBUG": "INFO"}, log_style="titan",
+        driver="570.172.08", cuda="12.8", nccl="2.25.1",
     )  # fmt: skip
     t = train(world, ago=516, broken=(11,))
     rank = world.ranks[11]

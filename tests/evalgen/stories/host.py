@@ -189,7 +189,7 @@ def cuda_oom() -> tuple[World, Expected]:
     world = _world(
         "cuda_oom", nodes=["vol-11", "vol-12"], job_id="61001",
         taken_at=epoch("2026-10-01T19:20:00Z"),
-        step_at_stall=830, age_s=2400,
+        step_at_stall=830, age_s=2400, zone_s=3600,
     )  # fmt: skip
     t = train(world, ago=356, dead=(14,))
     rank = world.ranks[14]
@@ -340,7 +340,7 @@ def memlock() -> tuple[World, Expected]:
            f"details), NCCL version {world.nccl}")  # fmt: skip
         joblog.srun_exit(world, t + 2 + r.local * 0.01, r, 1)
     joblog.cancelled(world, t + 3)
-    _all_gone(world, t + 6)
+    all_gone(world, t + 6)
     return world, Expected(
         cause="config", subtype="limits", drains=[],
         culprits=[{"rank": None, "node": node.name, "gpu_index": None, "hca": None}],
@@ -349,7 +349,8 @@ def memlock() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-def _all_gone(world: World, ended: float) -> None:
+def all_gone(world: World, ended: float) -> None:
+    """The job is over: no process, no dump, idle GPUs."""
     world.ended = ended
     for r in world.ranks:
         r.alive, r.gpu.activity, r.gpu.pid, r.gpu.memory_mib = False, "idle", None, 4
@@ -380,7 +381,7 @@ def shm_full() -> tuple[World, Expected]:
        f"NCCL version {world.nccl}")  # fmt: skip
     joblog.srun_exit(world, t + 2, world.ranks[0], 1)
     joblog.cancelled(world, t + 3)
-    _all_gone(world, t + 6)
+    all_gone(world, t + 6)
     return world, Expected(
         cause="config", subtype="limits", drains=[], culprits=[],
         told="/dev/shm has 64 MiB (a container started without a larger one): NCCL cannot extend "
@@ -426,7 +427,7 @@ def completed() -> tuple[World, Expected]:
     joblog.progress(world, t - 20)
     joblog.info(world, t - 10, "saved checkpoint /lustre/alice/ckpt/final in 44.1 s")
     joblog.info(world, t - 4, "training finished")
-    _all_gone(world, t)
+    all_gone(world, t)
     return world, Expected(
         cause="not_running", subtype="completed", told="The job ended well a quarter of an hour "
         "ago.", must_not=["gpu_fault", "ib_fault", "app_crash", "rank_desync"],
@@ -438,7 +439,7 @@ def pending() -> tuple[World, Expected]:
         "pending", nodes=["n7", "n8"], job_id="1000", state="PENDING", reason="Resources",
         taken_at=epoch("2026-03-04T08:00:00Z"), age_s=0,
     )  # fmt: skip
-    _all_gone(world, 0.0)
+    all_gone(world, 0.0)
     world.ended = None
     world.without |= {"rank_procs", "slurm_node"}
     for n in world.nodes:
@@ -467,7 +468,7 @@ def node_failed() -> tuple[World, Expected]:
         f"slurmstepd: error: *** JOB {world.job_id} ON {world.nodes[0].name} CANCELLED AT "
         f"{slurm(t)} DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***",
     )
-    _all_gone(world, t)
+    all_gone(world, t)
     return world, Expected(
         cause="node_down", subtype="node_fail", drains=[],
         culprits=[{"rank": None, "node": node.name, "gpu_index": None, "hca": None}],

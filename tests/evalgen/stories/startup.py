@@ -64,8 +64,8 @@ def rendezvous_63_of_64() -> tuple[World, Expected]:
     ], "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 63/64 "
        "clients joined.")  # fmt: skip
     return world, Expected(
-        cause="unknown", subtype="start_up_hang", culprits=[culprit(late)], drains=[],
-        also=[("config", "launch"), ("app_crash", "exit"), ("rank_desync", "missing_rank")],
+        cause="rank_desync", subtype="missing_rank", culprits=[culprit(late)], drains=[],
+        also=[("config", "launch"), ("app_crash", "exit"), ("unknown", "start_up_hang")],
         told="Task 41 ended before it said a word (no process on its node, no record of its end); "
         "63 of 64 wait at the store.",
         must_not=["gpu_fault", "ib_fault", "progressing"], phase="start-up",
