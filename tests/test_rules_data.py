@@ -342,7 +342,7 @@ def test_many_ranks_in_import_at_start_up_are_a_shared_storm() -> None:
 
 def test_imports_that_move_are_healthy_and_few_or_late_ones_are_silent() -> None:
     stacks = [stack(r, *IMPORT) for r in range(8)]
-    going = [p for r in range(8) for p in both(100 + r, {"read_bytes": 1 << 22}, rank=r)]
+    going = [p for r in range(8) for p in both(100 + r, {"read_bytes": 50_000_000}, rank=r)]
     assert run("DATA-IMPORT", *stacks, *going, START)[0].role is Role.CONTEXT
     few = [stack(r, *(IMPORT if r < 3 else REDUCE)) for r in range(8)]
     assert run("DATA-IMPORT", *few, START) == []
@@ -360,3 +360,26 @@ def test_an_image_import_moves_or_stands() -> None:
     assert stuck[0].says == (
         "gpu-07 still imports the container image (unsquashfs), and no byte moves"
     )
+
+
+def test_slow_reads_of_most_ranks_at_start_up_are_weak_without_stacks() -> None:
+    slow = [p for r in range(8) for p in both(100 + r, {"read_bytes": 2_000_000}, rank=r, **NFS)]
+    (found,) = run("DATA-IMPORT", *slow, START)
+    assert (found.role, found.strength, found.subtype) == (
+        Role.ROOT, Strength.WEAK, "import_storm",
+    )  # fmt: skip
+    assert run("DATA-IMPORT", *slow) == []
+    three = [p for p in slow if (p.rank or 0) < 3]
+    assert run("DATA-IMPORT", *three, START) == []
+
+
+def test_a_node_without_ranks_while_the_image_is_imported_is_named_after_ten_minutes() -> None:
+    sign = LogSign(node=None, rank=None, at=None, kind="image_import", line="pyxis: importing")
+    facts = Facts()
+    for item in (sign, START, LOOK, *both(11, rank=3)):
+        facts.add(item)
+    facts.seen[RankProcess] |= set(NODES)
+    (found,) = ask(RULES["DATA-IMPORT"], facts)
+    assert (found.role, found.node, found.subtype) == (Role.ROOT, "gpu-08", "image_import")
+    facts.seen[RankProcess].discard("gpu-08")
+    assert list(ask(RULES["DATA-IMPORT"], facts)) == []

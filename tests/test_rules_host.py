@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from sluggish.causes import Phase
 from sluggish.facts.collective import RankRecord
-from sluggish.facts.derived import Look, Onset
+from sluggish.facts.derived import Look, Onset, PhaseFact
 from sluggish.facts.host import (
     CgroupMemory,
     HostMemory,
@@ -87,6 +88,18 @@ def test_a_kill_in_the_jobs_cgroup_just_before_the_stall_is_decisive() -> None:
     assert (found.spots[0].rank, found.spots[0].pid) == (3, 4711)
     assert found.says == "OOM killer took python of rank 3: a memory cgroup was full"
     assert not found.shared
+
+
+def test_a_killed_rank_is_named_by_the_hole_that_it_left() -> None:
+    here = ranks(skip=(9, 11))
+    here = [replace(p, local_rank=(p.rank or 0) % 8) for p in here]
+    path = "/system.slice/slurmstepd.scope/job_48213/step_0/user/task_3"
+    lost = kill(node="gpu-08", pid=77, process="pt_main_thread", cgroup_path=path)
+    assert run("MEM-OOM", lost, *here, JOB, LOOK, ONSET)[0].spots[0].rank == 11
+    unknown = kill(node="gpu-08", pid=77, cgroup_path="/system.slice/x/job_48213/step_0")
+    assert run("MEM-OOM", unknown, *here, JOB, LOOK, ONSET)[0].spots[0].rank is None
+    worker = kill(node="gpu-08", pid=77, process="pt_data_worker", cgroup_path=path)
+    assert run("MEM-OOM", worker, *here, JOB, LOOK, ONSET)[0].spots[0].rank is None
 
 
 def test_a_host_wide_kill_of_a_rank_is_host_oom() -> None:
@@ -318,6 +331,26 @@ def test_a_node_set_down_after_the_kill_is_a_consequence() -> None:
     assert run("NODE-DOWN", late, LOOK, TORN)[0].role is Role.CONSEQUENCE
 
 
+def test_a_node_that_slurm_loses_soon_after_the_first_abort_is_a_root() -> None:
+    at = T0 + timedelta(minutes=20)
+    mute = NodeState(node="gpu-08", state="DOWN", flags=("NOT_RESPONDING",), reason_at=at)
+    assert run("NODE-DOWN", mute, LOOK, TORN)[0].role is Role.ROOT
+    later = replace(mute, reason_at=T0 + timedelta(minutes=21))
+    assert run("NODE-DOWN", later, LOOK, TORN)[0].role is Role.CONSEQUENCE
+
+
+def test_the_batch_host_of_a_node_failure_line_is_not_accused() -> None:
+    line = "slurmstepd: error: *** JOB 1 ON gpu-07 CANCELLED AT x DUE TO NODE FAILURE, SEE LOG ***"
+    message = SlurmMessage(node="gpu-07", at=T0, kind="node_failure", line=line)
+    (found,) = run("NODE-DOWN", message, LOOK)
+    assert (found.node, found.spots) == (None, ())
+    srun = replace(message, line="srun: error: Node failure on gpu-08")
+    (found,) = run("NODE-DOWN", message, srun, LOOK)
+    assert (found.node, found.spots[0].node) == ("gpu-08", "gpu-08")
+    down = NodeState(node="gpu-08", state="DOWN", flags=("NOT_RESPONDING",))
+    assert [f.node for f in roots(run("NODE-DOWN", message, srun, down, LOOK))] == ["gpu-08"]
+
+
 def test_node_fail_of_the_job_alone_names_no_node() -> None:
     (found,) = run("NODE-DOWN", Job(id="1", state="NODE_FAIL", nodes=NODES), LOOK)
     assert (found.node, found.strength, found.spots) == (None, Strength.STRONG, ())
@@ -385,6 +418,15 @@ def test_a_rank_that_nccl_named_and_that_is_no_longer_there_is_strong() -> None:
 def test_a_hole_in_the_ranks_is_found_without_any_log() -> None:
     (found,) = run("PROC-GONE", *ranks(skip=(12,)), LOOK, saw={RankProcess: NODES})
     assert [(s.rank, s.node) for s in found.spots] == [(12, "gpu-08")]
+
+
+def test_at_start_up_a_rank_that_was_never_seen_is_context() -> None:
+    phase = PhaseFact(phase=Phase.START_UP)
+    (found,) = run("PROC-GONE", *ranks(skip=(12,)), LOOK, phase, saw={RankProcess: NODES})
+    assert found.role is Role.CONTEXT
+    named = [init(r, 1000 + r) for r in range(16)]
+    (found,) = run("PROC-GONE", *ranks(skip=(12,)), *named, LOOK, phase)
+    assert found.role is Role.ROOT
 
 
 def test_a_hole_on_a_node_that_was_not_read_is_nothing() -> None:

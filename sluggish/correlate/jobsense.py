@@ -28,6 +28,26 @@ def rank_of_pid(processes: Iterable[RankProcess], inits: Iterable[NcclInit] = ()
     return found
 
 
+def missing_ranks(
+    processes: Iterable[RankProcess], look: Look | None
+) -> dict[str | None, dict[int, int]]:
+    """Node -> local rank -> rank, where the ranks of a node are numbered in a row with holes."""
+    there: dict[str | None, dict[int, int]] = {}
+    for p in processes:
+        if p.rank is not None and p.local_rank is not None and not p.inherited_rank:
+            there.setdefault(p.node, {})[p.local_rank] = p.rank
+    if look is None or not look.world_size or not look.nodes:
+        return {}
+    size = look.world_size // len(look.nodes)
+    out: dict[str | None, dict[int, int]] = {}
+    for node, found in there.items():
+        offsets = {rank - local for local, rank in found.items()}
+        if len(offsets) == 1:
+            offset = offsets.pop()
+            out[node] = {n: offset + n for n in range(size) if n not in found}
+    return out
+
+
 def in_job(node: str | None, look: Look | None) -> bool:
     """Whether a node is one of the job's; True where the job's nodes are not known."""
     if look is None or not look.nodes or node is None:

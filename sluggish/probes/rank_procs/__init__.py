@@ -78,7 +78,9 @@ def sniff(head: bytes) -> bool:
 
 
 def parse(text: str, origin: Origin) -> Iterator[RankProcess]:
-    """One RankProcess a process. None at all is legal only where the count says so."""
+    """One RankProcess a process; none where the count says so, or an empty run ended well."""
+    if not text.strip() and origin.exit_code == 0:
+        return
     found = list(sections(text))
     if any(name.startswith("/proc/") for name, _ in found):
         listed = processes(found, origin)

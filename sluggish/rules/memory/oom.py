@@ -8,6 +8,7 @@ from sluggish.causes import Family
 from sluggish.correlate.jobsense import (
     in_job,
     job_ids,
+    missing_ranks,
     on_nodes,
     rank_of_pid,
     ranks_words,
@@ -23,6 +24,8 @@ from sluggish.job import Job
 
 JOB_PROGRAMS = re.compile(r"python|pt_main|pt_data_w|torchrun|ray::|deepspeed|slurm_script")
 """Names under which training runs; a kill of anything else is another program's trouble."""
+# .../job_48213/step_0/user/task_3: the task's number on its node
+_TASK = re.compile(r"/task_(\d{1,4})\Z")
 _CGROUP_JOB = re.compile(r"/job_(\d{1,12})(?:/|\Z)")
 
 
@@ -32,6 +35,8 @@ class _Known:
 
     ids: frozenset[str]
     ranks: dict[tuple[str | None, int], int]
+    holes: dict[str | None, dict[int, int]]
+    """Node -> local rank -> rank of ranks that are no longer there."""
     look: Look | None
     onset: Onset | None
 
@@ -48,6 +53,7 @@ def mem_oom(view: View) -> Iterator[Finding]:
     known = _Known(
         ids=job_ids(view.all(Job), processes),
         ranks=rank_of_pid(processes, view.all(NcclInit)),
+        holes=missing_ranks(processes, view.one(Look)),
         look=view.one(Look),
         onset=view.one(Onset),
     )
@@ -119,7 +125,7 @@ def _says(kills: list[OomKill], role: Role, kind: str, known: _Known) -> str:
     names = ", ".join(dict.fromkeys(k.process for k in kills if k.process)) or "a process"
     full = "a memory cgroup was full" if kind == "cgroup_oom" else "host memory was full"
     count = f"{len(kills)} processes ({names})" if len(kills) > 1 else names
-    who = ranks_words(known.ranks.get((k.node, k.pid or -1)) for k in kills)
+    who = ranks_words(_rank(kill, known) for kill in kills)
     text = f"OOM killer took {count}{f' of {who}' if who else ''}: {full}"
     if role is not Role.CONTEXT:
         return text
@@ -130,9 +136,22 @@ def _says(kills: list[OomKill], role: Role, kind: str, known: _Known) -> str:
     return f"{text} (long before the stall)"
 
 
+def _rank(kill: OomKill, known: _Known) -> int | None:
+    """By its pid; else, for a main process, the rank of its node that is no longer there."""
+    if kill.pid is not None and (kill.node, kill.pid) in known.ranks:
+        return known.ranks[kill.node, kill.pid]
+    holes = known.holes.get(kill.node, {})
+    if (kill.process or "").startswith("pt_data") or _is_jobs(kill, known) is False:
+        return None
+    task = _TASK.search(kill.cgroup_path or "")
+    if task and int(task[1]) in holes:
+        return holes[int(task[1])]
+    return next(iter(holes.values())) if len(holes) == 1 else None
+
+
 def _spot(kill: OomKill, known: _Known) -> Spot:
-    rank = known.ranks.get((kill.node, kill.pid)) if kill.pid is not None else None
-    return Spot(node=kill.node, rank=rank, pid=kill.pid, doing="killed by the OOM killer")
+    rank, doing = _rank(kill, known), "killed by the OOM killer"
+    return Spot(node=kill.node, rank=rank, pid=kill.pid, doing=doing)
 
 
 def _of_counters(groups: tuple[CgroupMemory, ...], known: _Known) -> Iterator[Finding]:

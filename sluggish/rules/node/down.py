@@ -1,7 +1,9 @@
 """NODE-DOWN and NODE-SILENT: a node that Slurm has lost, and one that did not answer us."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 from sluggish.causes import Family
 from sluggish.correlate.jobsense import folded, in_job, on_nodes, split_seen
@@ -13,6 +15,10 @@ from sluggish.facts.log import SlurmMessage
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.job import Job, NodeState, current
 
+NOTICED = timedelta(minutes=15)
+"""A node that is set down this long after the first abort may have died before it."""
+# srun: error: Node failure on gpu-08      ("JOB 7 ON gpu-07" names the batch host, not the dead)
+_FAILED_NODE = re.compile(r"[Nn]ode failure on ([A-Za-z0-9][A-Za-z0-9._-]{0,250})")
 ANSWERS = (NodeIdentity, RankProcess, HostMemory, KernelSpan, Gpu)
 """A node that gave any of these has answered."""
 
@@ -29,9 +35,8 @@ def node_down(view: View) -> Iterator[Finding]:
     states = [s for s in view.all(NodeState) if in_job(s.node, look)]
     found = [f for s in states if (f := _of_state(s, view))]
     roots = [f for f in found if f.role is Role.ROOT]
-    found += [
-        f for f in _of_messages(view) if f.node is None or f.node not in {r.node for r in roots}
-    ]
+    known = {f.node for f in roots}
+    found += [f for f in _of_messages(view) if f.node not in known and (f.node or not roots)]
     job = current(view.all(Job))
     if job and job.state == "NODE_FAIL" and not any(f.role is Role.ROOT for f in found):
         found.append(_of_job(job))
@@ -48,6 +53,8 @@ def _of_state(state: NodeState, view: View) -> Finding | None:
     if not down and not mute:
         return _drained(state)
     place = when(state.reason_at, view.one(Look), view.one(Onset))
+    if place is When.TEARDOWN and mute and _soon_after(state, view.one(Onset)):
+        place = When.AFTERMATH  # Slurm notices a death only after SlurmdTimeout
     answered = any(view.saw(kind, state.node) for kind in ANSWERS)
     role = Role.ROOT
     if place is When.TEARDOWN:
@@ -73,6 +80,12 @@ def _of_state(state: NodeState, view: View) -> Finding | None:
     )
 
 
+def _soon_after(state: NodeState, onset: Onset | None) -> bool:
+    if onset is None or onset.teardown_at is None or state.reason_at is None:
+        return False
+    return state.reason_at <= onset.teardown_at + NOTICED
+
+
 def _drained(state: NodeState) -> Finding | None:
     """Somebody has judged this node already: told, never a cause, never overwritten."""
     if not {"DRAIN", "FAIL"} & {state.state, *state.flags} and state.state != "DRAINED":
@@ -91,12 +104,15 @@ def _drained(state: NodeState) -> Finding | None:
 
 
 def _of_messages(view: View) -> Iterator[Finding]:
-    """`DUE TO NODE FAILURE` in the job's log; the line may or may not name the node."""
-    for message in view.all(SlurmMessage):
-        if message.kind != "node_failure" or not in_job(message.node, view.one(Look)):
-            continue
+    """`DUE TO NODE FAILURE` in the job's log; only srun's line names the node that failed."""
+    mine = [m for m in view.all(SlurmMessage) if m.kind == "node_failure"]
+    named = {m[1].rstrip("."): one for one in mine if (m := _FAILED_NODE.search(one.line))}
+    for node in [n for n in named if in_job(n, view.one(Look))] or [None]:
+        message = named[node] if node else mine[0] if mine else None
+        if message is None:
+            return
         yield Finding(
-            node=message.node,
+            node=node,
             subject="node",
             role=Role.ROOT,
             strength=Strength.STRONG,
@@ -104,10 +120,9 @@ def _of_messages(view: View) -> Iterator[Finding]:
             says="Slurm ended the job for a node failure",
             quote=message.line,
             source="job log",
-            spots=(Spot(node=message.node),) if message.node else (),
+            spots=(Spot(node=node),) if node else (),
             subtype="node_fail",
         )
-        return
 
 
 def _of_job(job: Job) -> Finding:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sluggish.causes import Family
+from sluggish.causes import Family, Phase
 from sluggish.correlate.jobsense import in_job, on_nodes, ranks_words, split_seen
 from sluggish.correlate.procs import deltas
 from sluggish.facts.collective import RankRecord
-from sluggish.facts.derived import Look, Onset
+from sluggish.facts.derived import Look, Onset, PhaseFact
 from sluggish.facts.host import ProcessDelta, RankProcess
 from sluggish.facts.log import NcclInit
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
@@ -31,7 +31,7 @@ class _Missing:
     "PROC-GONE",
     family=Family.PROCESS,
     needs=(RankProcess,),
-    wants=(NcclInit, RankRecord, Look, Onset),
+    wants=(NcclInit, RankRecord, Look, Onset, PhaseFact),
 )
 def proc_gone(view: View) -> Iterator[Finding]:
     """The process of a rank has ended or is a zombie while the others are still there."""
@@ -44,6 +44,9 @@ def proc_gone(view: View) -> Iterator[Finding]:
         over = len(missing) > ENDED_SHARE * whole and len(missing) > 1
         torn = onset is not None and onset.teardown_at is not None
         role = Role.CONTEXT if over else Role.CONSEQUENCE if torn else Role.ROOT
+        if role is Role.ROOT and _starting(view):  # never seen: not started is as likely as gone
+            yield from _findings([m for m in missing if m.pid is None], len(alive), Role.CONTEXT)
+            missing = [m for m in missing if m.pid is not None]
         yield from _findings(missing, len(alive), role)
     elif alive:
         seen, blind = split_seen(look, lambda node: any(d.node == node for d in alive))
@@ -56,6 +59,11 @@ def proc_gone(view: View) -> Iterator[Finding]:
                 says=f"{len(alive)} rank processes are there {on_nodes(seen, blind)}",
                 source="processes",
             )
+
+
+def _starting(view: View) -> bool:
+    phase = view.one(PhaseFact)
+    return phase is not None and phase.phase is Phase.START_UP
 
 
 def _missing(
