@@ -52,7 +52,7 @@ def test_without_lists_the_majority_sets_storage_and_management_aside() -> None:
     assert {a.hca: a.why.split(":")[0] for a in mine.aside} == {
         "mlx5_bond_0": "another link layer than the job's ports",
         "mlx5_8": "100 Gb/s, most ports run 400",
-        "mlx5_9": "Down on every node",
+        "mlx5_9": "Active on no node",
         "mlx5_12": "manages NVSwitch",
         "mlx5_an0": "accelerated networking, not InfiniBand",
     }
@@ -108,7 +108,7 @@ def test_a_down_storage_hca_is_ignored_and_said_so() -> None:
     found = run("IB-PORT", *ports, *[using(n) for n in nodes(4)])
     assert roots(found) == []
     assert [f.says for f in found if f.role is Role.CONTEXT] == [
-        "mlx5_8 is Down on gpu-03, ignored: not in NCCL's list"
+        "mlx5_8 is not Active on gpu-03, ignored: not in NCCL's list"
     ]
     assert [f.role for f in found if f.role is Role.ALL_CLEAR] == [Role.ALL_CLEAR]
 
@@ -151,7 +151,7 @@ def test_down_on_every_node_is_by_design_or_a_rail_and_accuses_nobody() -> None:
     ports = [*healthy(nodes(4), EIGHT[:7]), *[down(n, "mlx5_7") for n in nodes(4)]]
     found = run("IB-PORT", *ports)
     assert roots(found) == []
-    assert any("Down on every node" in f.says for f in found)
+    assert any("Active on no node" in f.says for f in found)
 
 
 def test_a_port_that_nccl_left_out_at_its_start_is_context() -> None:
@@ -170,6 +170,20 @@ def test_a_link_lost_after_the_first_abort_is_a_consequence() -> None:
     event = FabricEvent(node="gpu-03", at=at(12), kind="link_down", hca="mlx5_5", line="Link down")
     found = run("IB-PORT", *ports, event, onset(teardown=10))
     assert [f.role for f in found if f.subtype == "port_down"] == [Role.CONSEQUENCE]
+
+
+def test_only_nccls_own_list_makes_a_down_port_decisive() -> None:
+    ports = [*without(healthy(nodes(4)), ("gpu-03", "mlx5_5")), down("gpu-03", "mlx5_5")]
+    [found] = roots(run("IB-PORT", *ports))
+    assert found.strength is Strength.STRONG
+
+
+def test_a_network_without_a_manager_beside_a_working_one_is_by_design() -> None:
+    ports = [*healthy(nodes(4)), *[initializing(n, "mlx5_9") for n in nodes(4)]]
+    assert run("IB-SM", *ports) == ()
+    found = run("IB-PORT", *ports)
+    assert roots(found) == []
+    assert any(f.says.startswith("mlx5_9 is not Active on gpu-01") for f in found)
 
 
 def test_two_readings_that_differ_are_a_flap_not_a_proof() -> None:
@@ -211,6 +225,7 @@ def test_a_port_whose_state_was_cut_off_is_no_all_clear() -> None:
 def test_initializing_on_several_nodes_is_the_subnet_not_the_ports() -> None:
     bad = [("gpu-01", "mlx5_1"), ("gpu-02", "mlx5_4")]
     ports = [*without(healthy(nodes(4)), *bad), *[initializing(n, h) for n, h in bad]]
+    ports += [using(n) for n in nodes(4)]
     [found] = run("IB-SM", *ports)
     assert (found.subtype, found.shared, found.strength) == (
         "subnet_manager",
@@ -224,6 +239,7 @@ def test_initializing_on_several_nodes_is_the_subnet_not_the_ports() -> None:
 
 def test_one_initializing_port_is_that_port_and_never_a_drain() -> None:
     ports = [*without(healthy(nodes(4)), ("gpu-01", "mlx5_1")), initializing("gpu-01", "mlx5_1")]
+    ports += [using(n) for n in nodes(4)]
     assert run("IB-SM", *ports) == ()
     [found] = roots(run("IB-PORT", *ports))
     assert "no subnet manager" in found.says

@@ -20,7 +20,7 @@ TRUST = ("ib_ports", "ibstat", "ibstatus", "ibv_devinfo")
 """Which source's field is taken where several fill it."""
 _WORST = ("down", "initializing", "armed", "active_defer", "unknown", "active")
 
-EVERYWHERE = "Down on every node"
+EVERYWHERE = "Active on no node"
 V = TypeVar("V", bound=Hashable)
 N = TypeVar("N", bound=Hashable)
 Key = tuple[str, int]
@@ -33,7 +33,7 @@ class Aside:
 
     hca: str
     why: str
-    down_on: tuple[str | None, ...] = ()
+    not_active_on: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +103,15 @@ def used(ports: Iterable[Port], lists: Iterable[NcclHcas]) -> Used:
     listed = frozenset(key for line in lists for name in line.hcas for key in keys(name))
     if listed:
         left = {p.hca for p in ports if (p.hca, p.port) not in listed}
-        aside = (Aside(hca=h, why="not in NCCL's list", down_on=_down_on(ports, h)) for h in left)
+        aside = (
+            Aside(hca=h, why="not in NCCL's list", not_active_on=_not_active_on(ports, h))
+            for h in left
+        )
         return Used(keys=listed, listed=True, aside=_in_order(aside))
-    aside = [Aside(hca=h, why=why, down_on=_down_on(ports, h)) for h, why in _unfit(ports).items()]
+    aside = [
+        Aside(hca=h, why=why, not_active_on=_not_active_on(ports, h))
+        for h, why in _unfit(ports).items()
+    ]
     fit = [p for p in ports if p.hca not in {a.hca for a in aside}]
     aside += _minority(fit)
     names = {p.hca for p in fit} - {a.hca for a in aside}
@@ -135,12 +141,17 @@ def odd_nodes(values: Mapping[N, V]) -> tuple[V | None, tuple[N, ...]]:
     return (mode, odd) if count > len(values) / 2 or odd else (None, ())
 
 
+def _asides(ports: Iterable[Port], why: Mapping[str, str]) -> list[Aside]:
+    ports = tuple(ports)
+    return [Aside(hca=h, why=w, not_active_on=_not_active_on(ports, h)) for h, w in why.items()]
+
+
 def _in_order(aside: Iterable[Aside]) -> tuple[Aside, ...]:
     return tuple(sorted(aside, key=lambda a: natural(a.hca)))
 
 
-def _down_on(ports: tuple[Port, ...], hca: str) -> tuple[str | None, ...]:
-    return tuple(p.node for p in ports if p.hca == hca and p.state == "down")
+def _not_active_on(ports: tuple[Port, ...], hca: str) -> tuple[str | None, ...]:
+    return tuple(p.node for p in ports if p.hca == hca and p.state not in ("active", "unknown"))
 
 
 def _unfit(ports: tuple[Port, ...]) -> dict[str, str]:
@@ -170,21 +181,19 @@ def _minority(ports: list[Port]) -> list[Aside]:
     by_hca: dict[str, list[Port]] = defaultdict(list)
     for port in ports:
         by_hca[port.hca].append(port)
-    out: list[Aside] = []
+    out: dict[str, str] = {}
     for hca, mine in by_hca.items():
         why = _why_aside(mine, layer, rate, kinds)
-        if why and len(nodes) == 1 and _lonely_fault(mine, layer, kinds):
-            why = None
-        if why:
-            out.append(Aside(hca=hca, why=why, down_on=_down_on(tuple(ports), hca)))
-    return out
+        if why and not (len(nodes) == 1 and _lonely_fault(mine, layer, kinds)):
+            out[hca] = why
+    return _asides(ports, out)
 
 
 def _lonely_fault(mine: list[Port], layer: str | None, kinds: set[str | None]) -> bool:
     """One node seen: its own HCAs are the only peers of a port that gets no signal."""
     one = mine[0]
     alike = one.hca_type in kinds - {None} and one.link_layer == layer
-    return alike and one.phys_state == "polling"
+    return alike and one.phys_state in ("polling", "linkup")
 
 
 def _why_aside(
@@ -192,8 +201,7 @@ def _why_aside(
 ) -> str | None:
     up = [p for p in mine if p.state == "active"]
     if not up:
-        starting = any(p.state in ("initializing", "armed") for p in mine)
-        return None if starting else f"{EVERYWHERE}: unused, or its whole rail is out"
+        return f"{EVERYWHERE}: unused, or its whole rail is out"
     if Counter(p.link_layer for p in up).most_common(1)[0][0] != layer:
         return "another link layer than the job's ports"
     best = max((p.rate_gbps or 0 for p in up), default=0)

@@ -23,9 +23,6 @@ from sluggish.rules.fabric.common import (
     subject,
 )
 
-PEERS = 2
-"""Other nodes whose same port is Active, so that a port that is not is surely the odd one."""
-
 _MEANING = {
     "polling": "no signal from the far end",
     "disabled": "switched off by an administrator, firmware or the switch",
@@ -71,14 +68,13 @@ def _faults(bad: list[Port], used: tuple[Port, ...], mine: Used, view: View) -> 
     for port in bad:
         by_hca[port.hca, port.port].append(port)
     for (hca, number), group in by_hca.items():
-        yield _shared(hca, number, group, used)
+        yield _shared(hca, number, group, used, mine)
 
 
 def _single(port: Port, used: tuple[Port, ...], mine: Used, view: View) -> Finding:
     peers = [p for p in used if (p.hca, p.port) == (port.hca, port.port) and p.node != port.node]
-    active = sum(p.state == "active" for p in peers)
-    sure = mine.listed or active >= PEERS
-    role, strength = Role.ROOT, Strength.DECISIVE if sure else Strength.STRONG
+    active = any(p.state == "active" for p in peers)
+    role, strength = Role.ROOT, Strength.DECISIVE if mine.listed else Strength.STRONG
     if not mine.listed and not active:
         strength = Strength.WEAK
     event = _went_down(port, view)
@@ -127,13 +123,15 @@ def _says(port: Port) -> str:
     return f"{link}: port {state}, {words}" + (f" ({meaning})" if meaning else "")
 
 
-def _shared(hca: str, number: int, group: list[Port], used: tuple[Port, ...]) -> Finding:
+def _shared(
+    hca: str, number: int, group: list[Port], used: tuple[Port, ...], mine: Used
+) -> Finding:
     total = len({p.node for p in used})
     return Finding(
         node=None,
         subject=subject(hca, number),
         role=Role.ROOT,
-        strength=Strength.DECISIVE,
+        strength=Strength.DECISIVE if mine.listed else Strength.STRONG,
         says=(
             f"{named(hca, number)} not Active on {len(group)} of {total} nodes "
             f"({several([p.node for p in group])}): their rail, leaf switch or its power, "
@@ -215,11 +213,12 @@ def _gone(node: str, view: View) -> Finding:
 def _aside(mine: Used) -> Iterator[Finding]:
     """Down and not used: said, never held against a node."""
     for left in mine.aside:
-        if left.down_on:
+        nodes = left.not_active_on
+        if nodes:
             yield note(
                 Role.CONTEXT,
-                f"{left.hca} is Down on {several(left.down_on)}, ignored: {left.why}",
-                node=left.down_on[0] if len(left.down_on) == 1 else None,
+                f"{left.hca} is not Active on {several(nodes)}, ignored: {left.why}",
+                node=nodes[0] if len(nodes) == 1 else None,
                 subject=subject(left.hca),
                 source="ports",
             )
@@ -264,7 +263,7 @@ def ib_sm(view: View) -> Iterator[Finding]:
         node=None,
         subject="subnet manager",
         role=Role.ROOT,
-        strength=Strength.DECISIVE,
+        strength=Strength.DECISIVE if mine.listed else Strength.STRONG,
         says=(
             f"{len(starting)} ports on {len(nodes)} nodes ({several(nodes)}) are "
             f"{starting[0].state.capitalize()} with the link up{told}: no subnet manager; "
