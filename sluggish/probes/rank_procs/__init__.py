@@ -64,7 +64,8 @@ FACTS: tuple[type, ...] = (RankProcess,)
 BINARY = False
 
 _SNIFF = re.compile(
-    rb"^==> /proc/\d{1,10}/(?:stat|status|wchan|io|cmdline|environ|fd|cgroup|limits) <==\r?$",
+    rb"^==> /proc/\d{1,10}/(?:stat|status|wchan|io|cmdline|environ|fd|cgroup|limits) <==\r?$"
+    rb"|\A==> processes <==\r?\n\d{1,6}\s*\Z",
     re.MULTILINE,
 )
 
