@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sluggish.facts.derived import Look, Onset, Place
-from sluggish.facts.gpu import Gpu, GpuTrouble, SmiFailure, SXid, Xid
+from sluggish.facts.gpu import Gpu, GpuProcess, GpuTrouble, SmiFailure, SXid, Xid
 from sluggish.facts.host import HungTask, KernelSpan
 from sluggish.facts.store import Facts
 from sluggish.findings import Finding, Role, Strength, ask, ask_all
@@ -141,6 +141,50 @@ def test_a_gpu_that_left_nvidia_smis_list_is_never_taken_for_somebody_elses() ->
     listed = [Gpu(node="gpu-08", index=i, pci=f"0000:0{i + 2}:00.0") for i in range(3)]
     found = _ask("GPU-XID", _xid(79, 0, 1), *places, *listed, gpus_per_node=4)
     assert [f.strength for f in _roots(found)] == [Strength.DECISIVE]
+
+
+def _busy(gpu: int, pid: int) -> Gpu:
+    return Gpu(node="gpu-08", index=gpu - 1, pci=f"0000:0{gpu}:00.0",
+               processes=(GpuProcess(pid=pid),))  # fmt: skip
+
+
+def test_the_rank_of_a_lost_gpu_is_the_one_that_no_listed_gpu_runs() -> None:
+    ranks = [Place(rank=r, node="gpu-08", pid=4000 + r) for r in range(4)]
+    listed = [_busy(1, 4000), _busy(2, 4001), _busy(4, 4003)]
+    (found,) = _roots(_ask("GPU-XID", _xid(79, 0, 3), *ranks, *listed, gpus_per_node=4))
+    (spot,) = found.spots
+    assert (spot.rank, spot.pid, spot.gpu_index) == (2, 4002, 2)
+
+
+def test_the_rank_of_a_dead_process_is_the_one_that_lacks_in_its_nodes_block() -> None:
+    ranks = [Place(rank=r, node="gpu-08", pid=4000 + r) for r in (4, 5, 7)]
+    others = [Place(rank=r, node="gpu-07", pid=r) for r in range(4)]
+    listed = [_busy(1, 4004), _busy(2, 4005), Gpu(node="gpu-08", index=2, pci="0000:03:00.0"),
+              _busy(4, 4007)]  # fmt: skip
+    xids = [_xid(48, 0, 3), _xid(94, 0.1, 3, pid=4006)]
+    (found,) = _roots(_ask("GPU-XID", *xids, *ranks, *others, *listed, gpus_per_node=4))
+    assert (found.spots[0].rank, found.spots[0].gpu_index) == (6, 2)
+    mixed = [Place(rank=r, node="gpu-07", pid=r) for r in (0, 1, 2, 9)]
+    (found,) = _roots(_ask("GPU-XID", *xids, *ranks, *mixed, *listed, gpus_per_node=4))
+    assert found.spots[0].rank is None
+
+
+def test_the_rank_on_a_node_whose_nvidia_smi_hangs_is_told_by_the_layout_of_the_others() -> None:
+    layout = [Gpu(node="gpu-07", index=i, pci=f"0000:0{i + 1}:00.0") for i in range(2)]
+    theirs = [Place(rank=i, node="gpu-07", local_rank=i, gpu_index=i) for i in range(2)]
+    ours = [Place(rank=2 + i, node="gpu-08", local_rank=i, pid=4000 + i) for i in range(2)]
+    (found,) = _roots(_ask("GPU-XID", _xid(119, 0, 2), *layout, *theirs, *ours))
+    assert (found.spots[0].rank, found.spots[0].gpu_index) == (3, 1)
+    crossed = [Place(rank=i, node="gpu-07", local_rank=i, gpu_index=1 - i) for i in range(2)]
+    (found,) = _roots(_ask("GPU-XID", _xid(119, 0, 2), *layout, *crossed, *ours))
+    assert found.spots[0].rank is None
+
+
+def test_two_silent_gpus_leave_the_rank_unknown() -> None:
+    ranks = [Place(rank=r, node="gpu-08", pid=4000 + r) for r in range(4)]
+    listed = [_busy(1, 4000), _busy(2, 4001), Gpu(node="gpu-08", index=2, pci="0000:04:00.0")]
+    (found,) = _roots(_ask("GPU-XID", _xid(79, 0, 3), *ranks, *listed, gpus_per_node=4))
+    assert found.spots[0].rank is None
 
 
 # GPU-XID: which fault

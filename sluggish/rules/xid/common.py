@@ -10,6 +10,7 @@ from sluggish.facts.gpu import Gpu, Xid
 from sluggish.facts.host import KernelSpan
 from sluggish.findings import Finding, Role, Spot, Strength, View
 from sluggish.hostlist import fold
+from sluggish.rules.xid.elimination import by_layout, index_before, layout_index, left_over
 
 SOURCE = "kernel"
 ASKERS = frozenset({119, 120})
@@ -60,14 +61,24 @@ def gpu_at(now: Scene, node: str | None, pci: str | None) -> Gpu | None:
 def spot(now: Scene, node: str | None, pci: str | None, pid: int | None) -> Spot:
     """The place of a GPU (or of a process, where no GPU is named), with its rank if it is known."""
     gpu = gpu_at(now, node, pci)
-    place = next((p for p in now.places if same_node(p.node, node) and _at(p, pci, gpu)), None)
-    if place is None and pid is not None:
-        place = next((p for p in now.places if same_node(p.node, node) and p.pid == pid), None)
+    here = [p for p in now.places if same_node(p.node, node)]
+    gpus = [g for g in now.gpus if same_node(g.node, node)]
+    share = now.look.gpus_per_node if now.look else None
+    place = next((p for p in here if pid is not None and p.pid == pid), None)
+    if place is None and pci and share and gpus:
+        place = left_over(pci, gpus, here, now.places, share)
+    if place is None and (gpu is not None or not gpus):
+        place = next((p for p in here if _at(p, pci, gpu)), None)
+    index = index_before(pci, gpus, share) if pci and share else None
+    if pci and not gpus:  # nvidia-smi did not answer there
+        index = layout_index(pci, now.gpus)
+        if place is None and index is not None:
+            place = by_layout(index, here, now.places)
     return Spot(
         node=node,
         rank=place.rank if place else None,
         pid=pid if pid is not None else (place.pid if place else None),
-        gpu_index=gpu.index if gpu else (place.gpu_index if place else None),
+        gpu_index=gpu.index if gpu else index,
         gpu_uuid=gpu.uuid if gpu else (place.gpu_uuid if place else None),
         gpu_pci=pci,
     )
