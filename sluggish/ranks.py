@@ -183,13 +183,13 @@ def _group_state(key: tuple[str, str, tuple[int, ...]], heads: list[GroupHead]) 
     )
 
 
-_ROLES = (
-    ("tp", ("tensor", "_tp", "mesh_tp", "tp_")),
-    ("pp", ("pipeline", "_pp", "mesh_pp", "pp_", "embedding")),
-    ("ep", ("expert", "_ep", "mesh_ep", "ep_")),
-    ("cp", ("context", "_cp", "mesh_cp", "cp_")),
-    ("dp", ("data_parallel", "_dp", "mesh_dp", "dp_", "fsdp", "shard", "replicate")),
+_ROLES = (  # in this order: `DATA_PARALLEL_GROUP_WITH_CP` serves data parallelism
     ("world", ("default_pg",)),
+    ("ep", ("expert", "mesh_ep")),
+    ("tp", ("tensor", "mesh_tp")),
+    ("pp", ("pipeline", "mesh_pp", "embedding")),
+    ("dp", ("data_parallel", "mesh_dp", "fsdp", "shard", "replicate")),
+    ("cp", ("context", "mesh_cp")),
 )
 
 
@@ -197,6 +197,6 @@ def role_of(name: str) -> str | None:
     """What kind of parallelism a group serves, by Megatron's and DeviceMesh's names."""
     low = name.lower()
     for role, words in _ROLES:
-        if any(word in low for word in words) or low == role:
+        if low == role or any(word in low for word in words):
             return role
     return None

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import pickletools
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -194,7 +195,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_pickles_end_in_one_line(content):
-    with pytest.raises(ValueError, match="refused|expected|extension|unregistered"):
+    with pytest.raises(ValueError, match=r"refused|expected"):
         parse(content)
     assert gc.isenabled()
 
@@ -281,10 +282,8 @@ def test_an_odd_field_gives_facts_or_a_value_error(field, value):
     dump = small().dump()
     for entry in dump["entries"]:
         entry[field] = value
-    try:
+    with suppress(ValueError):
         parse(pickle.dumps(dump, 2))
-    except ValueError:
-        pass
 
 
 def test_sniff_knows_dumps_by_content_only():

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 (log lines are as long as they are)
 """Watchdog, desync, fingerprint, barrier and Gloo lines in the forms of many versions."""
 
 import pytest

@@ -22,7 +22,7 @@ BINARY = False
 _PROCESS = re.compile(r"^Process (\d{1,10}): ?(.*)$")
 # Thread 912233 (idle): "MainThread"    Thread 0x7F32DCE70B80 (active+gil): "MainThread"
 _PYSPY = re.compile(
-    r"^Thread (?P<id>0x[0-9A-Fa-f]{1,16}|\d{1,10}) \((?P<state>[\w+ ]{2,30})\)"
+    r"^Thread (?P<id>0x[0-9A-Fa-f]{1,16}|\d{1,10}) \((?P<state>(?:active|idle)[\w+]{0,12})\)"
     r'(?:: "(?P<name>.{0,200})")?'
 )
 #     all_reduce (torch/distributed/distributed_c10d.py:2501)
