@@ -217,6 +217,11 @@ def test_control_characters_of_a_line_do_not_reach_its_quote() -> None:
     assert quote.isprintable()
 
 
+def test_a_process_name_cannot_carry_escapes_or_bidi_marks() -> None:
+    text = "[9.000000] NVRM: Xid (PCI:0000:27:00): 31, pid=7, name=py\x1b[2J\u202ethon, Ch 1\n"
+    assert _facts(text, Xid)[0].process == "py\\u202ethon"
+
+
 def test_every_form_of_stamp_tells_the_same_moment() -> None:
     words = "NVRM: Xid (PCI:0000:27:00): 79, x"
     at = datetime(2026, 11, 24, 3, 12, 2, tzinfo=UTC)

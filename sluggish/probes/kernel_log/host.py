@@ -8,6 +8,7 @@ import re
 
 from sluggish.facts.host import HungTask, KernelTrouble, OomKill, Segfault
 from sluggish.probes.kernel_log.context import Record
+from sluggish.text import safe
 
 OOM_NEEDLES = (
     "oom-kill:", "Killed process", "Kill process", "oom_reaper: reaped",
@@ -137,7 +138,7 @@ def _oom_fact(
 ) -> OomKill:  # fmt: skip
     job = _JOB.search(path) if path else None
     return OomKill(
-        node=record.node, at=record.at, pid=pid, process=name, cgroup=cgroup, cgroup_path=path,
+        node=record.node, at=record.at, pid=pid, process=safe(name, 64) if name else None, cgroup=cgroup, cgroup_path=path,
         job_id=job["job"] if job else None, rss_bytes=rss, line=record.line,
     )  # fmt: skip
 
@@ -147,7 +148,7 @@ def _hung(record: Record) -> HungTask | None:
     if not found:
         return None
     return HungTask(
-        node=record.node, at=record.at, process=found["name"], pid=int(found["pid"]),
+        node=record.node, at=record.at, process=safe(found["name"], 64), pid=int(found["pid"]),
         seconds=int(found["s"]), stack=_stack(record), line=record.line,
     )  # fmt: skip
 
@@ -174,7 +175,7 @@ def _segfault(record: Record) -> Segfault | None:
     if not found:
         return None
     return Segfault(
-        node=record.node, at=record.at, process=found["name"], pid=int(found["pid"]),
+        node=record.node, at=record.at, process=safe(found["name"], 64), pid=int(found["pid"]),
         library=found["library"], line=record.line,
     )  # fmt: skip
 

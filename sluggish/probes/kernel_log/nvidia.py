@@ -10,6 +10,7 @@ from sluggish.catalog.xidline import split_sxid, split_xid
 from sluggish.facts.gpu import GpuTrouble, SXid, Xid
 from sluggish.facts.smi_values import pci
 from sluggish.probes.kernel_log.context import Record
+from sluggish.text import safe
 
 NEEDLES = (
     "Xid", "fallen off the bus", "RmInitAdapter failed", "NV_ERR_RESET_REQUIRED",
@@ -59,7 +60,7 @@ def _xid(record: Record) -> Xid | None:
         return None
     return Xid(
         node=record.node, at=record.at, order=record.order, line=record.line,
-        pci=address, code=parts.code, pid=parts.pid, process=parts.process, words=parts.words,
+        pci=address, code=parts.code, pid=parts.pid, process=safe(parts.process, 64) if parts.process else None, words=parts.words,
         caused_by=parts.caused_by, recovery=parts.recovery, reset_hint=parts.reset_hint,
         unit=parts.unit, fatal=parts.fatal, link=parts.link, intrinfo=parts.intrinfo,
         status=parts.status, link_words=parts.link_words,

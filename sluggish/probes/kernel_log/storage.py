@@ -8,6 +8,7 @@ import re
 
 from sluggish.facts.host import StorageEvent
 from sluggish.probes.kernel_log.context import Record
+from sluggish.text import safe
 
 NEEDLES = (
     "nfs: server", "NFS: ", "nfs4", "rpcrdma:", "Lustre", "LNetError", "mmfs", "GPFS", "beegfs",
@@ -79,12 +80,13 @@ def read(record: Record) -> StorageEvent | None:
         if not found:
             continue
         groups = found.groupdict()
+        server = groups.get("server") or groups.get("server2")
         return StorageEvent(
             node=record.node,
             at=record.at,
             kind=kind,
             recovered=bool(groups.get("ok")),
-            server=groups.get("server") or groups.get("server2"),
+            server=safe(server, 255) if server else None,
             line=record.line,
         )
     return None
