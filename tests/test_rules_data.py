@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sluggish.causes import Phase
 from sluggish.correlate.procs import deltas, odd_cpu, what_it_waits_on
+from sluggish.facts.collective import Wait, WaitRoot
 from sluggish.facts.derived import Look, Onset, PhaseFact
 from sluggish.facts.host import HungTask, Mount, RankProcess, Stack, StackFrame, StorageEvent
 from sluggish.facts.log import LogSign
@@ -157,6 +158,16 @@ def test_a_loader_worker_stuck_in_d_in_both_samples_is_strong() -> None:
     worker = both(12, ppid=11, rank=3, inherited_rank=True, **NFS)
     (found,) = run("DATA-STORAGE", *rank, *worker, LOOK)
     assert (found.strength, found.spots[0].rank, found.spots[0].pid) == (Strength.STRONG, 3, 12)
+
+
+def test_of_many_blocked_ranks_those_that_the_others_wait_for_are_named() -> None:
+    blocked = [p for r in range(4) for p in both(11 + r, rank=r, **NFS)]
+    wait = Wait(state="host_stuck", roots=(WaitRoot(rank=2),))
+    (found,) = run("DATA-STORAGE", *blocked, wait, LOOK)
+    assert [spot.rank for spot in found.spots] == [2]
+    elsewhere = Wait(state="host_stuck", roots=(WaitRoot(rank=9),))
+    (found,) = run("DATA-STORAGE", *blocked, elsewhere, LOOK)
+    assert [spot.rank for spot in found.spots] == [0, 1, 2, 3]
 
 
 def test_a_process_in_d_that_moves_bytes_works() -> None:

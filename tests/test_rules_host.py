@@ -471,6 +471,16 @@ def test_after_a_teardown_missing_ranks_are_consequences_and_most_gone_is_an_end
     assert roots(most) == []
 
 
+def test_ranks_that_went_with_a_reboot_are_its_consequence() -> None:
+    gone = ranks(skip=tuple(range(8, 16)))
+    boot = identity(T0 + timedelta(minutes=4))
+    (found,) = run("PROC-GONE", *gone, boot, LOOK, ONSET, saw={RankProcess: NODES})
+    assert (found.role, found.node) == (Role.CONSEQUENCE, "gpu-08")
+    before = identity(START - timedelta(days=1))
+    (found,) = run("PROC-GONE", *gone, before, LOOK, ONSET, saw={RankProcess: NODES})
+    assert found.role is Role.ROOT
+
+
 def test_a_recorders_pid_serves_as_well() -> None:
     records = [RankRecord(rank=r, node=NODES[r // 8], pid=1000 + r) for r in range(16)]
     (found,) = run("PROC-GONE", *ranks(skip=(1,)), *records, LOOK)

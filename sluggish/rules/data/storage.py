@@ -7,6 +7,7 @@ from sluggish.causes import Family
 from sluggish.correlate.jobsense import folded, in_job, on_nodes, ranks_words, split_seen
 from sluggish.correlate.procs import NETWORK_WAITS, deltas, what_it_waits_on
 from sluggish.correlate.window import When, when
+from sluggish.facts.collective import Wait
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.host import HungTask, Mount, ProcessDelta, RankProcess, StorageEvent
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
@@ -35,7 +36,7 @@ class _Node:
     "DATA-STORAGE",
     family=Family.DATA,
     needs=(Mount, RankProcess, StorageEvent, HungTask),
-    wants=(Look, Onset),
+    wants=(Wait, Look, Onset),
 )
 def data_storage(view: View) -> Iterator[Finding]:
     """A mount does not answer, or processes of the job hang in D on a file system."""
@@ -50,10 +51,11 @@ def data_storage(view: View) -> Iterator[Finding]:
         grade = _grade(signs)
         if grade:
             graded.setdefault(grade, []).append(signs)
+    roots = {root.rank for wait in view.all(Wait) for root in wait.roots}
     many = sum(len(found) for found in graded.values()) > 1
     for grade in (Strength.DECISIVE, Strength.STRONG, Strength.WEAK):
         if found := graded.get(grade):
-            yield _finding(found, grade, many)
+            yield _finding(found, grade, many, roots)
     if not graded:
         yield from _all_clear(view, look, moved)
 
@@ -113,8 +115,10 @@ def _hung(view: View) -> Iterator[HungTask]:
             yield task
 
 
-def _finding(found: list[_Node], grade: Strength, many: bool) -> Finding:
+def _finding(found: list[_Node], grade: Strength, many: bool, roots: set[int]) -> Finding:
     spots = tuple(spot for signs in found for spot in _spots(signs))
+    # of all that are blocked the others wait for these
+    spots = tuple(spot for spot in spots if spot.rank in roots) or spots
     lines = [line for signs in found for line in signs.lines]
     node = found[0].node if len(found) == 1 else None
     return Finding(

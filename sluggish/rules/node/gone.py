@@ -9,9 +9,11 @@ from sluggish.correlate.jobsense import in_job, on_nodes, ranks_words, split_see
 from sluggish.correlate.procs import deltas
 from sluggish.facts.collective import RankRecord
 from sluggish.facts.derived import Look, Onset, PhaseFact
-from sluggish.facts.host import ProcessDelta, RankProcess
+from sluggish.facts.host import NodeIdentity, ProcessDelta, RankProcess
 from sluggish.facts.log import NcclInit
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.job import NodeState
+from sluggish.rules.node.reboot import booted_late
 
 SKEW = timedelta(seconds=60)
 """A line from before the job's start is another run's."""
@@ -31,7 +33,7 @@ class _Missing:
     "PROC-GONE",
     family=Family.PROCESS,
     needs=(RankProcess,),
-    wants=(NcclInit, RankRecord, Look, Onset, PhaseFact),
+    wants=(NcclInit, RankRecord, NodeIdentity, NodeState, Look, Onset, PhaseFact),
 )
 def proc_gone(view: View) -> Iterator[Finding]:
     """The process of a rank has ended or is a zombie while the others are still there."""
@@ -47,7 +49,10 @@ def proc_gone(view: View) -> Iterator[Finding]:
         if role is Role.ROOT and _starting(view):  # never seen: not started is as likely as gone
             yield from _findings([m for m in missing if m.pid is None], len(alive), Role.CONTEXT)
             missing = [m for m in missing if m.pid is not None]
-        yield from _findings(missing, len(alive), role)
+        lost = booted_late(view)  # a reboot takes every process with it
+        with_node = [m for m in missing if m.node in lost]
+        yield from _findings(with_node, len(alive), Role.CONSEQUENCE)
+        yield from _findings([m for m in missing if m.node not in lost], len(alive), role)
     elif alive:
         seen, blind = split_seen(look, lambda node: any(d.node == node for d in alive))
         if seen:

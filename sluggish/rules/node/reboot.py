@@ -31,7 +31,7 @@ def node_reboot(view: View) -> Iterator[Finding]:
     if started is None:
         return
     boots = {node: boot for node, boot in _boots(view).items() if in_job(node, look)}
-    late = {node: boot for node, boot in boots.items() if boot[0] > started + SKEW}
+    late = {node: boots[node] for node in booted_late(view) if node in boots}
     found = [_finding(node, *boot, view) for node, boot in late.items()]
     roots = [f for f in found if f.role is Role.ROOT]
     for finding in found:
@@ -47,6 +47,15 @@ def node_reboot(view: View) -> Iterator[Finding]:
                 says=f"no reboot since job start {on_nodes(seen, blind)}",
                 source="boot time",
             )
+
+
+def booted_late(view: View) -> tuple[str, ...]:
+    """Nodes whose last boot lies after the job's start."""
+    look = view.one(Look)
+    started = look.job_started_at if look else None
+    if started is None:
+        return ()
+    return tuple(node for node, (at, _) in _boots(view).items() if at > started + SKEW)
 
 
 def _boots(view: View) -> dict[str, tuple[datetime, str]]:
