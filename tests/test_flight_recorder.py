@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sluggish.facts.collective import GroupHead, RankRecord
 from sluggish.facts.origin import Origin
 from sluggish.probes import flight_recorder
-from sluggish.probes._fr_compact import fold, unfold, write_compact
+from sluggish.probes.flight_recorder.compact import fold, unfold, write_compact
 from tests.evalgen.flight_recorder import Group, Recorder, as_json, frame, pickled
 from tests.fr_scenes import fsdp, pipeline, tp_dp
 

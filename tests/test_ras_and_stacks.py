@@ -154,11 +154,21 @@ def test_arbitrary_text_gives_facts_or_a_value_error(text):
                 continue
 
 
-def test_a_public_dump_of_py_spy_is_read():
-    text = capture("stacks/pyspy-nanoeval.txt")
-    assert stacks.sniff(text.encode())
-    (one,) = stacks.parse(text, Origin(rank=2))
-    assert (one.pid, one.rank, one.thread, one.main) == (73472, 2, "MainThread", True)
+PYSPY = """\
+Process 73: /usr/bin/python3.11 train.py --steps 9
+Python v3.11.8 (/usr/bin/python3.11)
+
+Thread 73 (idle): "MainThread"
+    select (selectors.py:415)
+    wait (multiprocessing/connection.py:947)
+    <module> (<string>:1)
+"""
+
+
+def test_a_dump_of_py_spy_is_read():
+    assert stacks.sniff(PYSPY.encode())
+    (one,) = stacks.parse(PYSPY, Origin(rank=2))
+    assert (one.pid, one.rank, one.thread, one.main) == (73, 2, "MainThread", True)
     assert one.frames[0] == StackFrame(function="select", file="selectors.py", line=415)
     assert one.frames[-1] == StackFrame(function="<module>", file="<string>", line=1)
 

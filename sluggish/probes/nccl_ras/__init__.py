@@ -17,7 +17,7 @@ import msgspec
 from sluggish.facts.collective import RasCounts, RasRank, RasReport
 from sluggish.facts.log import Version
 from sluggish.facts.origin import Origin
-from sluggish.probes._ras_text import parse_text
+from sluggish.probes.nccl_ras.text import parse_text
 
 ID = "nccl_ras"
 COMMAND = "(printf 'timeout 5\\nverbose status\\n'; sleep 6) | nc localhost 28028"

@@ -19,9 +19,9 @@ import msgspec
 
 from sluggish.facts.collective import GroupHead, RankRecord
 from sluggish.facts.origin import Origin
-from sluggish.probes._fr_compact import is_compact, read_compact
-from sluggish.probes._fr_pickle import MAX_BYTES, load, no_collector
-from sluggish.probes._fr_read import read_dump
+from sluggish.probes.flight_recorder.compact import is_compact, read_compact
+from sluggish.probes.flight_recorder.entries import read_dump
+from sluggish.probes.flight_recorder.unpickle import MAX_BYTES, load, no_collector
 
 ID = "flight_recorder"
 COMMAND = ""  # files that the ranks wrote; collected, not printed by a command

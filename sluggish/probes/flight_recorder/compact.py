@@ -12,7 +12,7 @@ import msgspec
 
 from sluggish.facts.collective import Group, GroupHead, RankRecord
 from sluggish.facts.origin import Origin
-from sluggish.probes._fr_read import MAX_RANK, make_group
+from sluggish.probes.flight_recorder.entries import MAX_RANK, make_group
 
 _MARK = b'{"sluggish_flight_recorder":1,'
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?\Z")
