@@ -138,7 +138,8 @@ def _oom_fact(
 ) -> OomKill:  # fmt: skip
     job = _JOB.search(path) if path else None
     return OomKill(
-        node=record.node, at=record.at, pid=pid, process=safe(name, 64) if name else None, cgroup=cgroup, cgroup_path=path,
+        node=record.node, at=record.at, pid=pid, process=safe(name or "", 64) or None,
+        cgroup=cgroup, cgroup_path=path,
         job_id=job["job"] if job else None, rss_bytes=rss, line=record.line,
     )  # fmt: skip
 

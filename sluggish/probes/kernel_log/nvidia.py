@@ -60,7 +60,8 @@ def _xid(record: Record) -> Xid | None:
         return None
     return Xid(
         node=record.node, at=record.at, order=record.order, line=record.line,
-        pci=address, code=parts.code, pid=parts.pid, process=safe(parts.process, 64) if parts.process else None, words=parts.words,
+        pci=address, code=parts.code, pid=parts.pid, process=safe(parts.process or "", 64) or None,
+        words=parts.words,
         caused_by=parts.caused_by, recovery=parts.recovery, reset_hint=parts.reset_hint,
         unit=parts.unit, fatal=parts.fatal, link=parts.link, intrinfo=parts.intrinfo,
         status=parts.status, link_words=parts.link_words,
