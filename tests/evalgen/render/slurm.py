@@ -125,11 +125,14 @@ def sacct(world: World) -> str:
     if state == "PENDING":
         row = f"{j}|{j}|PENDING|None assigned|Unknown|Unknown|0:0|{world.reason}"
         return "\n".join([SACCT, row, ""])
-    word = state
+    step, code = state, world.exit_code
+    if state in ("TIMEOUT", "NODE_FAIL"):  # the steps are cancelled
+        step, code = "CANCELLED", "0:15"
+    extern = state if state == "RUNNING" else "COMPLETED"
     rows = world.sacct_rows or [
-        f"{j}|{j}|{word}|{nodelist}|{start}|{end}|{world.exit_code}|None",
-        f"{j}.batch|{j}.batch|{word}|{world.nodes[0].name}|{start}|{end}|{world.exit_code}|",
-        f"{j}.extern|{j}.extern|{word}|{nodelist}|{start}|{end}|0:0|",
-        f"{j}.0|{j}.0|{word}|{nodelist}|{start}|{end}|{world.exit_code}|",
+        f"{j}|{j}|{state}|{nodelist}|{start}|{end}|{world.exit_code}|None",
+        f"{j}.batch|{j}.batch|{step}|{world.nodes[0].name}|{start}|{end}|{code}|",
+        f"{j}.extern|{j}.extern|{extern}|{nodelist}|{start}|{end}|0:0|",
+        f"{j}.0|{j}.0|{step}|{nodelist}|{start}|{end}|{code}|",
     ]
     return "\n".join([SACCT, *rows, ""])

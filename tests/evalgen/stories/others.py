@@ -168,7 +168,7 @@ def slow_link() -> tuple[World, Expected]:
         r.gpu.power_w = 402.0
     tell_start(world, nccl=False)
     return world, Expected(
-        cause="straggler", subtype="slow_link", also=[("ib_fault", "link_degraded")],
+        cause="straggler", subtype="slow_link", also=[("ib_fault", "link_degraded"), ("ib_fault", "port_error")],
         culprits=[culprit(world.ranks[22], hca="mlx5_6")], drains=[],
         told="mlx5_6 of the third node came up with one lane of four after a flap: the job moves, "
         "at the speed of that link.",
@@ -232,7 +232,7 @@ def left_early() -> tuple[World, Expected]:
 def time_limit() -> tuple[World, Expected]:
     world = _world(
         "time_limit", nodes=["q5", "q6"], job_id="314", state="TIMEOUT", reason="TimeLimit",
-        taken_at=epoch("2026-10-10T10:10:10Z"), time_limit="08:00:00", exit_code="0:15",
+        taken_at=epoch("2026-10-10T10:10:10Z"), time_limit="08:00:00", exit_code="0:0",
         age_s=8 * 3600 + 1200,
     )  # fmt: skip
     t = world.job_started + 8 * 3600 + 12
