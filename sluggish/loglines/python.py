@@ -226,7 +226,7 @@ def _finish(now: _Open) -> Iterator[PythonError]:
 
 # RuntimeError: transform: failed to synchronize: ...   (no traceback: what somebody mailed)
 _BARE = re.compile(
-    r"(?P<type>(?:[a-z_][\w]{0,80}\.){0,8}[A-Z][A-Za-z]{2,60}(?:Error|Exception|NotMet))"
+    r"(?P<type>(?:[a-z_][\w]{0,80}\.){0,8}[A-Z][A-Za-z]{1,60}(?:Error|Exception|NotMet))"
     r": (?P<message>.{3,})\Z",
     re.DOTALL,
 )

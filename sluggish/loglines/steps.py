@@ -43,6 +43,13 @@ _TRAINING_WORD = re.compile(
 )
 
 
+# total steps 10 (warmup 600)    gradient accumulation steps 1    save_steps 500
+_NOT_A_POSITION = re.compile(
+    r"(?:total|max|maximum|warmup|num|number of|every|per|accumulation|remaining)[ _-]?\Z"
+    r"|(?:save|eval|logging)_\Z"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What one line tells; None where it does not."""
@@ -66,11 +73,18 @@ def bar(text: str) -> Step | None:
 
 def step(text: str) -> Step | None:
     """A printed step line, in lower case: a number with a total or another word of training."""
-    found = ("epoch" in text and _EPOCH_STEP.search(text)) or _STEP.search(text)
+    found = ("epoch" in text and _EPOCH_STEP.search(text)) or _position(text)
     if not found or not (found["total"] or _TRAINING_WORD.search(text)):
         return None
     total = int(found["total"]) if found["total"] else None
     return Step(int(found["step"]), total, _epoch(text), _time(text), _loss(text))
+
+
+def _position(text: str) -> re.Match[str] | None:
+    for found in _STEP.finditer(text):
+        if not _NOT_A_POSITION.search(text, max(0, found.start() - 14), found.start()):
+            return found
+    return None
 
 
 def _epoch(text: str) -> int | None:

@@ -24,7 +24,11 @@ _MARK_WORDS = (
 )  # fmt: skip
 """Cheap to look for in lower case: most lines of a log hold none of them."""
 _END_WORDS = ("done", "finish", "complete", "end", "over", "left", "leaving")
-_ERRORS = ("Error", "Traceback", "Watchdog", "NCCL ", "failed", "exitcode", "Exception")
+_NO_LOOP = (
+    "Error", "Traceback", "Watchdog", "NCCL ", "failed", "exitcode", "Exception", "Warning: ",
+    "slurmstepd", "srun: ",
+)  # fmt: skip
+"""Lines with these speak of something else, also where they name a step or a checkpoint."""
 
 # bars and lines that move but are not the training loop
 _NOT_TRAINING = re.compile(
@@ -59,7 +63,7 @@ _EPOCH_END = re.compile(
     r"(?P<rest2>.{0,80})",
 )
 _AT_STEP = re.compile(
-    r"\b(?:step|iter(?:ation)?|batch)[ :=#]{0,3}(?P<s1>\d{1,12})(?: ?(?:/|of) ?(?P<t1>\d{1,12}))?"
+    r"\b(?:step|iter(?:ation)?|batch)[ :=#]{0,8}(?P<s1>\d{1,12})(?: ?(?:/|of) ?(?P<t1>\d{1,12}))?"
     r"|\b(?:after )?(?P<s2>\d{1,12})(?: ?(?:/|of) ?(?P<t2>\d{1,12}))? (?:steps|iter|batches)",
 )
 _SAVE_END = re.compile(
@@ -72,7 +76,10 @@ _SAVE_START = re.compile(
     r"|\b(?:checkpoint|ckpt)\b.{0,40}\b(?:started|starting|starts|begins?)\b"
     r"|\[torch\] saving ",
 )
-_NOT_SAVE = re.compile(r"\bload|\bresum|\brestor|\bskip|will be|would|every \d|dir(?:ectory)?\b")
+_NOT_SAVE = re.compile(
+    r"\bload|\bresum|\brestor|\bskip|will be|would|every \d|dir(?:ectory)?\b"
+    r"|\bif\b|\bwhen\b|not found|default"
+)
 _EVAL_END = re.compile(
     r"\b(?:evaluation|validation|eval)\b.{0,20}\b(?:done|finished|completed?|took|ended)\b"
     r"|'eval_(?:loss|runtime)'|\bvalidation loss at iteration\b|\bval loss [\d.]",
@@ -98,18 +105,20 @@ def parse(lines: Iterable[Line]) -> Iterator[Progress]:
         lower = text.lower()
         steppy = any(word in lower for word in _STEP_WORDS)
         marked = any(word in lower for word in _MARK_WORDS)
-        if not (steppy or marked) or _is_error(text):
+        if not (steppy or marked) or _speaks_of_else(text):
             continue
         if found := _of(text, lower, marked=marked):
             kind, numbers = found
             yield _fact(line, kind, numbers)
 
 
-def _is_error(text: str) -> bool:
+def _speaks_of_else(text: str) -> bool:
     start = text.lstrip()[:14]
     if start.startswith("StopIteration"):
         return False
-    return start.startswith(("File ", "warn")) or any(word in text for word in _ERRORS)
+    if start.startswith(("File ", "warn", "+ ")) or text.count(" --") > 1:  # code, a command line
+        return True
+    return any(word in text for word in _NO_LOOP)
 
 
 def _of(text: str, lower: str, *, marked: bool) -> tuple[str, steps.Step] | None:
