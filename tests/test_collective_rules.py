@@ -174,7 +174,9 @@ def test_when_half_the_group_is_late_nobody_is():
 def timeout(rank: int, seq: int | None, op: str, numel: int = 1, **how) -> WatchdogTimeout:
     base = {"node": None, "group_rank": None, "group": "default_pg", "at": AT}
     base |= {"numel_in": numel, "order": rank, "ran_ms": 600_000}
-    return WatchdogTimeout(rank=rank, seq=seq, op=op, **{**base, **how})
+    unknown = how.pop("rank_unknown", False)
+    told = None if unknown else rank
+    return WatchdogTimeout(rank=told, seq=seq, op=op, **{**base, **how})
 
 
 def position(rank: int, enqueued: int, completed: int) -> QueuePosition:
@@ -195,6 +197,14 @@ def test_a_queue_that_is_empty_before_the_stuck_operation_names_its_rank():
     lines = [timeout(r, 9, "all_reduce") for r in range(8) if r != 5]
     wait = wait_for(store(look(8), *lines, position(5, 8, 8), position(1, 12, 8)))
     assert (wait.state, [r.rank for r in wait.roots]) == ("host_stuck", [5])
+
+
+def test_an_idle_queue_beside_timeouts_without_rank_names_its_rank_weakly():
+    line = timeout(0, None, "all_gather", rank_unknown=True)
+    idle = replace(position(1, 21936, 21936), rank=None, group=None, group_rank=1)
+    facts = judged(line, idle)
+    (one,) = ask(rules.sync_missing, facts)
+    assert ([s.rank for s in one.spots], one.strength) == ([1], Strength.WEAK)
 
 
 def test_more_enqueued_at_the_same_operation_is_run_ahead():

@@ -238,12 +238,13 @@ def _idle_roots(
     roots: list[WaitRoot] = []
     for rank in ranks[:ROOTS_KEPT]:
         direct = [graph.nodes[n] for n in sorted(graph.back[-1 - rank])]
-        node = max(direct, key=lambda n: (len(n.joined), -n.group))
+        # who waits for it directly and, in program order, first: that is its next operation
+        node = min(direct, key=lambda n: (n.op.peer is None, n.op.order, -len(n.joined), n.group))
         roots.append(
             WaitRoot(
                 rank=rank,
                 group=scene.groups[node.group],
-                seq=node.op.seq if node.op.peer is None else None,
+                seq=node.op.seq,
                 doing=_idle_doing(scene, rank, dead),
                 waiters=len(_reached(graph, [-1 - rank])),
             )
@@ -292,9 +293,9 @@ def _wait(
     """Fill in what the screen says beside the roots."""
     blamed = {r.rank for r in roots}
     waiters = sorted({r for n in graph.nodes for r in n.joined} - blamed)
-    main = node if node and not roots else _main_waiting(graph, blamed) or node
-    shown = sides(scene, node) if node and (node.odd or node.tied) else []
     first = roots[0] if roots else None
+    main = node if node and not roots else _main_waiting(scene, graph, blamed, first) or node
+    shown = sides(scene, node) if node and (node.odd or node.tied) else []
     created = [
         op.enqueued_at
         for n in graph.nodes
@@ -325,9 +326,16 @@ def _mismatch(scene: Scene, node: Node | None, state: str) -> str | None:
     return difference(scene, node) if node.odd or node.tied else "operation"
 
 
-def _main_waiting(graph: Graph, blamed: set[int]) -> Node | None:
-    """The place where most ranks wait."""
+def _main_waiting(
+    scene: Scene, graph: Graph, blamed: set[int], root: WaitRoot | None
+) -> Node | None:
+    """Where the others wait for the root; without a root the place where most ranks wait."""
     waiting = [n for n in graph.nodes if n.joined - blamed]
+    if root is not None:
+        direct = [
+            n for n in waiting if scene.groups[n.group] is root.group and n.op.seq == root.seq
+        ]
+        waiting = direct or waiting
     return max(waiting, key=lambda n: (len(n.joined - blamed), -n.group, -n.op.seq), default=None)
 
 

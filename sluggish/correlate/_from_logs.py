@@ -50,10 +50,39 @@ def from_logs(facts: Facts, world_size: int | None, dead: dict[int, str]) -> Wai
         _of_fingerprints(facts.all(Fingerprint)),
         _of_lagging(facts.all(LaggingRanks)),
         *(_of_group(told, world_size, dead) for told in _in_order(reports)),
+        _of_idle(facts.all(WatchdogTimeout), facts.all(QueuePosition)),
     )
     found = [a for a in answers if a is not None]
     order = ("mismatch", "host_stuck", "device_stuck", "tie", "all_joined", "unobserved")
     return min(found, key=lambda w: order.index(w.state), default=None)
+
+
+def _of_idle(
+    timeouts: Iterable[WatchdogTimeout], positions: Iterable[QueuePosition]
+) -> Wait | None:
+    """Others time out while everything that this rank enqueued is complete: it is elsewhere."""
+    reports = list(timeouts)
+    waiting = {r for t in reports if (r := _rank(t)) is not None}
+    last: dict[int, QueuePosition] = {}
+    for where in sorted(positions, key=lambda p: p.order):
+        rank = _rank(where)
+        if rank is not None:
+            last[rank] = where
+    busy = {r for r, p in last.items() if p.last_enqueued != p.last_completed} | waiting
+    idle = sorted(set(last) - busy)
+    if not reports or not idle or (len(idle) > 1 and len(idle) >= len(busy)):
+        return None
+    doing = "no collective: everything it enqueued is complete"
+    return Wait(
+        state="host_stuck",
+        operation=next((t.op for t in reports if t.op), None),
+        roots=tuple(WaitRoot(rank=r, doing=doing, waiters=len(busy)) for r in idle),
+        waiters=tuple(sorted(busy)),
+        observed=len(busy) + len(idle),
+        sources=LOGS,
+        since=min((t.at for t in reports if t.at), default=None),
+        confidence_notes=("from log lines alone: the lines do not name the group",),
+    )
 
 
 def _in_order(reports: dict[str, Told]) -> list[Told]:

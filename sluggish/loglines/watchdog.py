@@ -25,7 +25,7 @@ NEEDLES: tuple[bytes, ...] = (
     b"WorkNCCL(",
     b"Watchdog caught",
     b"watchdog thread terminated",
-    b"last enqueued",
+    b"ast enqueued",
     b"detected by watchdog",
     b"lagging",
     b"joined but didn't finish",
@@ -85,10 +85,11 @@ _GLOBAL = re.compile(r"\[rank(\d{1,7})\]:")
 
 # ... at work sequence id: 42 PG status: last enqueued work: 45, last completed work: 41   (2.6 on)
 # Timeout at NCCL work: 2070, last enqueued NCCL work: 2082, last completed NCCL work: 2069.
+# Last enqueued NCCL work: 2193, last completed NCCL work: 2193.     (dump signal, capital L)
 _POSITION = re.compile(
-    r"lastenqueued(?:NCCL)?work:(-?\d{1,20})"
+    r"[Ll]astenqueued(?:NCCL)?work:(-?\d{1,20})"
     r"(?:.{0,80}?laststarted(?:NCCL)?work:-?\d{1,20}(?:\(\w{1,40}\))?)?"
-    r".{0,80}?lastcompleted(?:NCCL)?work:(-?\d{1,20})"
+    r".{0,80}?lastcompleted(?:(?:NCCL)?work:)?(-?\d{1,20})"
 )
 # ProcessGroupNCCL dumping nccl trace to /tmp/nccl_trace_rank_3
 # Finished writing Flight Recorder debug info to /tmp/nccl_trace_rank_3
@@ -168,7 +169,7 @@ def _facts(rows: list[Line], index: int, line: Line, used: set[int]) -> Iterator
     fresh = index not in used
     if fresh and ("WorkN" in text or "Watchdog" in text or "watchdog thread" in text):
         yield from _timeout(rows, index, line, used)
-    if fresh and ("last enqueued" in text or "detected" in text or "Timeout at NCCL" in text):
+    if fresh and ("ast enqueued" in text or "detected" in text or "Timeout at NCCL" in text):
         yield from _position(rows, index, line, used)
     if "CollectiveFingerPrint" in text:
         yield from _fingerprint(rows, index, line)

@@ -101,20 +101,27 @@ def _head(
         last_enqueued=enqueued,
         last_completed=completed,
         pending=tuple(_collective(e, group, nth_lost) for e in pending.get(local, ())),
-        recent=tuple(_collective(e, group, nth_lost) for e in top.recent),
+        recent=tuple(_collective(e, group, nth_lost) for e in _recent(top)),
         posted=() if nth_lost else tuple(sorted(texts.items())),
         arrivals=_arrivals(top.recent_many),
         path=path,
     )
 
 
+def _recent(top: "_Top") -> list[Entry]:
+    """Last finished operations in program order, the last send or receive among them."""
+    last = [top.last_p2p] if top.last_p2p is not None else []
+    return sorted([*top.recent, *last], key=lambda e: int(e["record_id"]))
+
+
 class _Top:
     """How far one group came in the ring: collectives only."""
 
-    __slots__ = ("completed", "enqueued", "recent", "recent_many")
+    __slots__ = ("completed", "enqueued", "last_p2p", "recent", "recent_many")
 
     def __init__(self) -> None:
         self.enqueued: int | None = None
+        self.last_p2p: Entry | None = None
         self.completed: int | None = None
         self.recent: list[Entry] = []
         self.recent_many: list[Entry] = []
@@ -142,6 +149,8 @@ def _tops(entries: list[Entry], gloo: bool) -> dict[Any, _Top]:
     for top in tops.values():
         top.recent_many.reverse()
         top.recent = top.recent_many[-RECENT_KEPT:]
+    for e in [e for e in entries if e["is_p2p"] and e["state"] == "completed" and e["input_sizes"]]:
+        tops.setdefault(e["pg_id"], _Top()).last_p2p = e
     return tops
 
 
