@@ -168,10 +168,11 @@ def slow_link() -> tuple[World, Expected]:
         r.gpu.power_w = 402.0
     tell_start(world, nccl=False)
     return world, Expected(
-        cause="straggler", subtype="slow_link", also=[("ib_fault", "link_degraded"), ("ib_fault", "port_error")],
+        cause="straggler", subtype="slow_link",
+        also=[("ib_fault", "link_degraded"), ("ib_fault", "port_error")],
         culprits=[culprit(world.ranks[22], hca="mlx5_6")], drains=[],
-        told="mlx5_6 of the third node came up with one lane of four after a flap: the job moves, "
-        "at the speed of that link.",
+        told="mlx5_6 of the third node came up with one lane of four after a flap: the job "
+        "moves, at the speed of that link.",
         must_not=["gpu_fault", "rank_desync", "data_stall", "app_crash", "unknown"],
         extra={"may_drain": [node.name]},
     )  # fmt: skip
