@@ -8,7 +8,7 @@ from sluggish import __version__
 from sluggish.correlate.locate import places
 from sluggish.correlate.phase import phase
 from sluggish.correlate.shape import derive_shapes
-from sluggish.correlate.timeline import first, look, onset
+from sluggish.correlate.timeline import look, onset
 from sluggish.correlate.waitgraph import wait_for
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import text_of
@@ -17,7 +17,7 @@ from sluggish.facts.derived import Look, Onset, PhaseFact, Place
 from sluggish.facts.gpu import Gpu
 from sluggish.facts.store import Facts, read
 from sluggish.findings import ask_all
-from sluggish.job import Job, NodeState
+from sluggish.job import Job, NodeState, current
 from sluggish.probes import PROBES
 from sluggish.remedies import remedies
 from sluggish.rules import RULES
@@ -40,7 +40,7 @@ def diagnose(bundle: Bundle) -> Diagnosis:
         places={place.rank: place for place in facts.all(Place)},
     )
     verdict = decide(case)
-    job = first(facts.all(Job))
+    job = current(facts.all(Job))
     return Diagnosis(
         job=job,
         taken_at=case.look.at,

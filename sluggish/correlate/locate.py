@@ -1,5 +1,6 @@
 """Where: rank -> node, pid, GPU, from every source that tells, never from order."""
 
+from collections import Counter
 from dataclasses import replace
 
 from sluggish.facts.collective import RankRecord
@@ -28,15 +29,30 @@ def places(facts: Facts) -> tuple[Place, ...]:
             known,
             Place(rank=record.rank, node=record.node, pid=record.pid, source=record.source),
         )
-    gpus = {(g.node, p.pid): g for g in facts.all(Gpu) for p in g.processes}
-    by_pci = {(g.node, g.pci): g for g in facts.all(Gpu) if g.pci}
-    by_index = {(g.node, g.index): g for g in facts.all(Gpu) if g.index is not None}
-    return tuple(
-        _with_gpu(place, gpus.get((place.node, place.pid or -1))
-                  or by_pci.get((place.node, place.gpu_pci))
-                  or by_index.get((place.node, place.gpu_index)))
-        for _, place in sorted(known.items())
-    )  # fmt: skip
+    found = _Gpus(facts)
+    return tuple(_with_gpu(place, found.of(place)) for _, place in sorted(known.items()))
+
+
+class _Gpus:
+    """GPUs by process, by address and, only where no GPU is missing, by index."""
+
+    def __init__(self, facts: Facts) -> None:
+        gpus = facts.all(Gpu)
+        self._by_pid = {(g.node, p.pid): g for g in gpus for p in g.processes}
+        self._by_pci = {(g.node, g.pci): g for g in gpus if g.pci}
+        self._by_index = {(g.node, g.index): g for g in gpus if g.index is not None}
+        counts = Counter(g.node for g in gpus)
+        self._whole = {n for n, count in counts.items() if count == max(counts.values())}
+
+    def of(self, place: Place) -> Gpu | None:
+        """nvidia-smi counts anew when a GPU has left the bus: then an index names another one."""
+        if (place.node, place.pid) in self._by_pid and place.pid is not None:
+            return self._by_pid[place.node, place.pid]
+        if place.gpu_pci is not None:
+            return self._by_pci.get((place.node, place.gpu_pci))
+        if place.node in self._whole and place.gpu_index is not None:
+            return self._by_index.get((place.node, place.gpu_index))
+        return None
 
 
 def _is_the_rank_itself(process: RankProcess) -> bool:

@@ -1,6 +1,5 @@
 """When: the look itself, and the onset of the stall as an interval with its source."""
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from statistics import median
 
@@ -10,20 +9,20 @@ from sluggish.facts.derived import Look, Onset
 from sluggish.facts.host import NodeIdentity, RankProcess
 from sluggish.facts.log import LogSpan, NcclInit, ProcessExit, Progress, PythonError, SlurmMessage
 from sluggish.facts.store import Facts
-from sluggish.job import Job, NodeState
+from sluggish.job import Job, NodeState, current
 
 STALE_STEPS = 5
 """So many of the job's own step times without a line mean that it stopped."""
 STALE_FLOOR = timedelta(seconds=120)
 """The shortest silence that counts: log lines are buffered and not every step prints one."""
 PENDING_FLOOR = timedelta(seconds=60)
-"""A collective that is pending this long at the look is a stall and not a moment of a running job."""
+"""A collective pending this long at the look is a stall, not a moment of a running job."""
 TEARDOWN_KINDS = ("cancelled", "time_limit", "node_failure", "preempted", "step_aborted")
 
 
 def look(bundle: Bundle, facts: Facts) -> Look:
     """When the job was looked at, and which nodes and ranks should have been seen."""
-    job = first(facts.all(Job))
+    job = current(facts.all(Job))
     return Look(
         at=bundle.taken_at or _latest(facts),
         nodes=_nodes(bundle, facts, job),
@@ -32,11 +31,6 @@ def look(bundle: Bundle, facts: Facts) -> Look:
         loose=bundle.loose,
         gpus_per_node=job.gpus_per_node if job else None,
     )
-
-
-def first(items: Iterable[Job]) -> Job | None:
-    """The job of the look: the first one that Slurm described."""
-    return next(iter(items), None)
 
 
 def _nodes(bundle: Bundle, facts: Facts, job: Job | None) -> tuple[str, ...]:
@@ -52,7 +46,7 @@ def _nodes(bundle: Bundle, facts: Facts, job: Job | None) -> tuple[str, ...]:
 
 
 def _world_size(facts: Facts, job: Job | None) -> int | None:
-    """From the processes' own environment, else NCCL's lines, else the largest group, else Slurm."""
+    """From the processes' own environment, else NCCL's lines, else groups, else Slurm."""
     sizes = [p.world_size for p in facts.all(RankProcess) if p.world_size]
     sizes = sizes or [line.world_size for line in facts.all(NcclInit)]
     sizes = sizes or [len(head.group.ranks) for head in facts.all(GroupHead)]

@@ -2,8 +2,8 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from datetime import datetime, timedelta
 from types import ModuleType
 from typing import Any, TypeVar
 
@@ -98,9 +98,10 @@ def _read_one(
         _blind(facts, item, probe, _say(item))
         return
     found: list[Any] = []
+    shift = _shift(clocks.get(item.node or ""))
     try:
         for fact in probe.parse(text_of(item, probe), origin_of(item, bundle, clocks)):
-            found.append(fact)
+            found.append(on_our_clock(fact, shift) if shift else fact)
     except ValueError as problem:
         # an answer cut short: what it showed is true, but it cannot say "none" or "all"
         for fact in found:
@@ -155,8 +156,31 @@ def origin_of(item: Evidence, bundle: Bundle, clocks: dict[str, Clock]) -> Origi
     )
 
 
+CLOCK_FLOOR_S = 0.5
+"""A smaller difference orders nothing that a log line or a 1 s sample could show."""
+
+
+def _shift(clock: Clock | None) -> timedelta | None:
+    """What turns this node's times into the collector's; None where they agree or none was seen."""
+    if clock is None or clock.offset_s is None or abs(clock.offset_s) < CLOCK_FLOOR_S:
+        return None
+    return timedelta(seconds=-clock.offset_s)
+
+
+def on_our_clock(fact: Any, shift: timedelta) -> Any:
+    """The same fact with every time in it moved by `shift`, also in the facts that it holds."""
+    moved: dict[str, Any] = {}
+    for each in fields(fact):
+        value = getattr(fact, each.name)
+        if isinstance(value, datetime):
+            moved[each.name] = value + shift
+        elif isinstance(value, tuple) and value and is_dataclass(value[0]):
+            moved[each.name] = tuple(on_our_clock(part, shift) for part in value)
+    return replace(fact, **moved) if moved else fact
+
+
 def _common_zone(clocks: dict[str, Clock]) -> int:
-    """Zone of evidence that no node owns (Slurm's answers, the job's log): the nodes' common one."""
+    """Zone of evidence of no node (Slurm's answers, the job's log): the nodes' common one."""
     zones = {clock.utc_offset_s for clock in clocks.values()}
     return zones.pop() if len(zones) == 1 else 0
 

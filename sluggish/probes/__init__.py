@@ -16,11 +16,13 @@ from sluggish.probes import (
     kernel_log,
     memory,
     mounts,
+    nccl_ras,
     nvidia_smi,
     rank_procs,
     sacct,
     slurm_job,
     slurm_node,
+    stacks,
 )
 
 PROBES: tuple[ModuleType, ...] = (
@@ -42,4 +44,6 @@ PROBES: tuple[ModuleType, ...] = (
     mounts,
     job_log,
     flight_recorder,
+    nccl_ras,
+    stacks,
 )

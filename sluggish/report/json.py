@@ -111,9 +111,6 @@ class VerdictDoc(Closed):
     cause: Cause
     subtype: Subtype | None
     confidence: ConfidenceDoc
-    families: list[Family]
-    preliminary: bool
-    shared: bool
     culprits: list[CulpritDoc]
     victims: list[int]
     onset: OnsetDoc | None
@@ -229,9 +226,6 @@ def _verdict(verdict: Verdict) -> VerdictDoc:
         confidence=ConfidenceDoc(
             level=verdict.confidence.level, why_not_higher=_maybe(verdict.confidence.why_not_higher)
         ),
-        families=list(verdict.families),
-        preliminary=verdict.preliminary,
-        shared=verdict.shared,
         culprits=[_culprit(culprit) for culprit in verdict.culprits],
         victims=list(verdict.victims),
         onset=OnsetDoc(earliest=onset.earliest, latest=onset.latest, source=_text(onset.source))

@@ -63,6 +63,7 @@ def decide(case: Case, tree: tuple[Question, ...] = TREE) -> Verdict:
 def walk(case: Case, tree: tuple[Question, ...]) -> tuple[Choice | None, tuple[Answer, ...]]:
     """Ask the questions in order; hard ones are settled among themselves first."""
     hard = _best_hard(case, tree)
+    moves = _moves(case)
     weak: Choice | None = None
     path: list[Answer] = []
     for question in tree:
@@ -74,7 +75,12 @@ def walk(case: Case, tree: tuple[Question, ...]) -> tuple[Choice | None, tuple[A
             yes = weak or _open(question, found, case)
         else:
             yes = _ordered(question, found, case)
-        if yes is None and weak is None and question.kind in (Kind.HARD, Kind.ORDER):
+        if (
+            yes is None
+            and weak is None
+            and not moves
+            and question.kind in (Kind.STATE, Kind.HARD, Kind.ORDER)
+        ):
             weak = _weak(question, found, case)
         decided = yes is not None
         path.append(_answer(question, yes, found, case))
@@ -91,6 +97,7 @@ def _roots(question: Question, case: Case) -> tuple[Finding, ...]:
 def _best_hard(case: Case, tree: tuple[Question, ...]) -> Choice | None:
     """Agreeing place first, then decisive before strong, then the earlier, then reading order."""
     running: list[tuple[tuple[int, int], int, Finding, Question]] = []
+    moves = _moves(case)
     for number, question in enumerate(tree):
         if question.kind is not Kind.HARD:
             continue
@@ -98,6 +105,8 @@ def _best_hard(case: Case, tree: tuple[Question, ...]) -> Choice | None:
             at_root = agrees(finding, case)
             if at_root is False or finding.strength is Strength.WEAK:
                 continue
+            if moves and finding.strength is not Strength.DECISIVE:
+                continue  # a part that is ill, but has not stopped this job
             merit = (1 if at_root else 0, RANK[finding.strength])
             running.append((merit, number, finding, question))
     if not running:
@@ -111,6 +120,15 @@ def _best_hard(case: Case, tree: tuple[Question, ...]) -> Choice | None:
     question = min(best, key=lambda item: item[1])[3]
     chosen = [f for _, _, f, q in running if q is question]
     return _choice(question, tuple(chosen), case)
+
+
+def _moves(case: Case) -> bool:
+    """The log's own steps go on: nothing has stopped this job."""
+    steps = any(
+        f.rule == "PROG-STEPS" and f.role is Role.ROOT and f.strength is not Strength.WEAK
+        for f in case.findings
+    )
+    return steps and case.onset is None
 
 
 def _choice(question: Question, found: tuple[Finding, ...], case: Case) -> Choice | None:
@@ -131,7 +149,7 @@ def _open(question: Question, found: tuple[Finding, ...], case: Case) -> Choice 
     """It hangs: the subtype is the first of the question's own order that anything speaks for."""
     for rule_id, subtype in question.listens.items():
         mine = tuple(f for f in found if f.rule == rule_id)
-        if mine:
+        if mine and subtype:
             starting = subtype == "hang" and case.phase.phase in (Phase.START_UP, Phase.FIRST_STEP)
             return Choice(
                 question=question,

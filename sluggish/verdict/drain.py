@@ -15,9 +15,11 @@ DRAINS = {
     "GPU-RECOVERY",
     "IB-PORT",
     "IB-FATAL",
-    "IB-ASYNC",
 }
-"""Rules that read the hardware itself; a vote of peers, a flap or a shape drains nothing."""
+"""Rules that read the hardware itself; a vote of peers, a flap, a shape drains nothing.
+
+A port error that NCCL prints may be the switch's: without the port's own state it drains nothing.
+"""
 NO_DRAIN_ACTIONS = {"none", "restart_app", "check_fabric"}
 """Catalogue actions that end with the job: contained ECC wants a restart, not a drain."""
 GRAPHLESS = (None, "none", "tie", "unobserved")

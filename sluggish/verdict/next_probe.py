@@ -1,6 +1,6 @@
 """The cheapest next look where the cause is not proved: never a guess instead."""
 
-from sluggish.causes import Cause, Level
+from sluggish.causes import Cause, Level, Phase
 from sluggish.verdict.case import Case
 from sluggish.verdict.model import Confidence
 
@@ -23,6 +23,10 @@ def next_probe(cause: Cause, subtype: str | None, sure: Confidence, case: Case) 
         return None
     if cause is Cause.UNKNOWN:
         return _of_unknown(subtype, case)
+    if cause in (Cause.CONFIG, Cause.APP_CRASH, Cause.MEMORY):
+        return "the log lines before the first error, on the rank that printed it"
+    if case.phase.phase in (Phase.START_UP, Phase.UNKNOWN) and cause is Cause.RANK_DESYNC:
+        return "on the node of the missing rank: does its process live (ps), what did it print last"
     if case.wait is None or not case.wait.observed:
         return "flight-recorder dumps or NCCL RAS would show which rank the others wait for"
     if case.wait.unobserved:

@@ -1,5 +1,7 @@
 """What is out, worded by what was really covered: one hole on one node and it is not out."""
 
+import re
+
 from sluggish.causes import Cause
 from sluggish.facts.log import LogSpan
 from sluggish.findings import Finding, Role
@@ -7,6 +9,12 @@ from sluggish.verdict.case import Case
 from sluggish.verdict.coverage import holes
 from sluggish.verdict.model import RuledOut
 from sluggish.verdict.tree import Kind, Question
+
+_SPAN = re.compile(
+    r"(?: on \d+ GPUs)? on \d+ nodes?\b(?=[;,]|$)|; switches not checked$|"
+    r" \(switches: not checked\)"
+)
+"""What the coverage of the entry says once for all of its parts."""
 
 
 def ruled_out(
@@ -36,7 +44,8 @@ def _entry(question: Question, case: Case) -> RuledOut | None:
         return None  # everybody joined and nobody finished: what this looks like is the fabric
     if question.id == "crash" and not _log_is_whole(case):
         return None
-    why = "; ".join(dict.fromkeys(f.says for f in _all_clear(question, case))) or _plain(question)
+    says = (_SPAN.sub("", f.says) for f in _all_clear(question, case))
+    why = "; ".join(dict.fromkeys(says)) or _plain(question)
     nodes = len(case.look.nodes)
     coverage = f"{nodes} of {nodes} nodes"
     if question.id == "fabric":
