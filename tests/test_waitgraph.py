@@ -11,7 +11,7 @@ from sluggish.correlate.waitgraph import mirror, who_waits
 from sluggish.facts.collective import GroupHead, RankRecord, Wait
 from sluggish.facts.origin import Origin
 from sluggish.probes import flight_recorder
-from tests.evalgen.flight_recorder import Group, hashed_name
+from tests.evalgen.flight_recorder import Group, hashed_name, pickled
 from tests.fr_scenes import STOP, Job, Op, Program, fsdp, pipeline, tp_dp
 
 Facts = list[RankRecord | GroupHead]
@@ -221,8 +221,6 @@ def test_a_wrapped_ring_still_names_the_rank():
 
 def test_only_active_dumps_name_the_rank_too():
     for job, culprit in ((fsdp(16, 5, "missing"), 5), (tp_dp(4, 4, 6), 6)):
-        from tests.evalgen.flight_recorder import pickled
-
         files = {r: pickled(rec.dump(only_active=True)) for r, rec in job.recorders.items()}
         wait = ask(facts_of(files))
         assert (wait.state, blamed(wait)) == ("host_stuck", [culprit])
@@ -274,6 +272,40 @@ def test_two_dumps_of_one_rank_the_newer_counts():
     ]
     for facts in (new + stale, stale + new):
         assert blamed(ask(facts)) == [3]
+
+
+def emptied(job: Job, rank: int) -> Facts:
+    """The dump of this rank has lost all its entries; pg_status is still there."""
+    dumps = job.dumps()
+    dumps[rank] = {**dumps[rank], "entries": []}
+    return facts_of({r: pickled(d) for r, d in dumps.items()})
+
+
+def test_a_rank_with_an_empty_ring_that_others_wait_for_is_named():
+    wait = ask(emptied(fsdp(16, 5, "missing"), 5))
+    assert (wait.state, blamed(wait)) == ("host_stuck", [5])
+    wait = ask(emptied(tp_dp(4, 4, 6), 6))
+    assert (wait.state, blamed(wait)) == ("host_stuck", [6])
+
+
+def test_a_waiting_rank_with_an_empty_ring_stays_a_victim():
+    for victim in (0, 9, 15):
+        wait = ask(emptied(fsdp(16, 5, "missing"), victim))
+        assert (wait.state, blamed(wait)) == ("host_stuck", [5])
+        wait = ask(emptied(fsdp(16, 5, "operation"), victim))
+        assert (wait.state, blamed(wait)) == ("mismatch", [5])
+
+
+def test_an_empty_ring_behind_its_peers_is_stuck_on_its_device():
+    job = fsdp(16)
+    g = job.groups[0]
+    for rank, recorder in job.recorders.items():
+        for step in range(2):
+            call = recorder.collective(g, "all_reduce", [[8]], [[8]], at_ns=2 * 10**18 + step)
+            if rank != 12 and step == 0:
+                recorder.complete(call, at_ns=2 * 10**18 + TOOK_NS)
+    wait = ask(emptied(job, 12))
+    assert (wait.state, blamed(wait)) == ("device_stuck", [12])
 
 
 def test_no_dump_at_all_is_unobserved():

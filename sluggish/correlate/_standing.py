@@ -12,6 +12,7 @@ from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
 
 Signature = tuple[str, tuple[int, ...], tuple[int, ...], tuple[str, ...]]
 
+UNKNOWN = "an operation that the ring has lost"
 UNEVEN = ("all_to_all", "alltoall")
 """Sizes may differ from rank to rank by right."""
 
@@ -109,8 +110,9 @@ def build(
     standings = {rank: Standing(rank=rank, records=rows) for rank, rows in chosen.items()}
     for head in kept:
         standings[head.rank].heads[number_of[id(head)]] = head
+    mixed = {number_of[id(head)] for head in kept if head.p2p}
     for standing in standings.values():
-        _place(standing)
+        _place(standing, mixed)
     members = {rank for group in groups for rank in group.ranks}
     if world_size:
         members |= set(range(world_size))
@@ -207,7 +209,7 @@ def _fan(op: Collective) -> int:
     return outs // ins if ins and outs % ins == 0 else 0
 
 
-def _place(standing: Standing) -> None:
+def _place(standing: Standing, mixed: set[int]) -> None:
     """Oldest unfinished operation over all groups: later ones are run-ahead."""
     two = len(standing.records) > 1  # two recorders count apart: there only the clock orders
     pending = [
@@ -216,6 +218,7 @@ def _place(standing: Standing) -> None:
         for op in head.pending
     ]
     if not pending:
+        standing.at = _place_by_status(standing, mixed)
         return
     _, _, number, op = min(pending, key=lambda row: row[:3])
     standing.at = (number, op)
@@ -224,6 +227,25 @@ def _place(standing: Standing) -> None:
         standing.batch = tuple(
             p for p in head.pending if p.seq == op.seq and p.peer is not None
         ) or (op,)
+
+
+def _place_by_status(standing: Standing, mixed: set[int]) -> tuple[int, Collective] | None:
+    """The ring is empty or has lost the operation, pg_status still tells that one is open.
+
+    Groups with sends and receives mix two counters there and tell nothing.
+    """
+    open_ = [
+        (number, head.last_completed)
+        for number, head in sorted(standing.heads.items())
+        if number not in mixed
+        and head.last_enqueued is not None
+        and head.last_completed is not None
+        and head.last_enqueued > head.last_completed
+    ]
+    if len(open_) != 1:
+        return None
+    number, completed = open_[0]
+    return number, Collective(seq=max(completed, 0) + 1, op=UNKNOWN)
 
 
 def _note_wrapped(scene: Scene) -> None:

@@ -20,6 +20,7 @@ from sluggish.correlate._combine import combine, dead_ranks, with_stacks
 from sluggish.correlate._from_logs import from_logs
 from sluggish.correlate._from_ras import from_ras
 from sluggish.correlate._standing import (
+    UNKNOWN,
     Node,
     Scene,
     Signature,
@@ -90,15 +91,16 @@ def _set_moving_aside(scene: Scene) -> None:
 def _nodes(scene: Scene) -> dict[tuple[object, ...], Node]:
     """Occupied places, in an order that does not depend on files."""
     nodes: dict[tuple[object, ...], Node] = {}
-    for standing in scene.standings.values():
-        if standing.at is None:
-            continue
-        number, op = standing.at
-        key = _key(number, op, standing.rank)
+    at = [(s.at[1].op == UNKNOWN, s.rank, s.at) for s in scene.standings.values() if s.at]
+    for lost, rank, (number, op) in sorted(at, key=lambda row: row[:2]):
+        key = _key(number, op, rank)
+        if lost:  # whatever it was: it stands with the others of that number
+            same = [k for k in nodes if k[:3] == key[:3]]
+            key = max(same, key=lambda k: len(nodes[k].joined)) if same else key
         node = nodes.get(key)
         if node is None:
             node = nodes[key] = Node(group=number, op=op, signature=signature(op))
-        node.joined.add(standing.rank)
+        node.joined.add(rank)
     return nodes
 
 
@@ -143,7 +145,9 @@ def _wait_on_members(scene: Scene, node: Node) -> None:
         own = next((op for op in head.pending if op.seq == seq and op.peer is None), None)
         if own is None:
             if head.last_completed is not None and head.last_completed >= seq:
-                node.finished.add(rank)  # else it is posted, out of the ring or far in the queue
+                node.finished.add(rank)
+            elif standing.at is not None:
+                node.waits.add(rank)  # posted far behind the operation that it is at
         elif signature(own) != node.signature:
             node.waits.add(rank)
             node.mirror.add(rank)

@@ -62,6 +62,8 @@ class GroupHead:
     """Flat triples (seq, enqueued ns, seen completed ns or 0) of a few finished collectives."""
     path: str = ""
     """The dump it comes from: two dumps of one rank are told apart by it."""
+    p2p: bool = False
+    """The ring holds sends or receives of this group: its positions then mix two counters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

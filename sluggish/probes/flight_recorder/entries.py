@@ -105,6 +105,7 @@ def _head(
         posted=() if nth_lost else tuple(sorted(texts.items())),
         arrivals=_arrivals(top.recent_many),
         path=path,
+        p2p=bool(texts),
     )
 
 
