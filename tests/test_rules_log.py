@@ -314,6 +314,12 @@ def test_an_interface_with_which_the_job_has_trained_is_context() -> None:
     assert found.role is Role.CONTEXT
 
 
+def test_a_virtual_interface_beside_the_real_one_is_a_root_before_any_step() -> None:
+    beside = sign("virtual_interface", "veth7")
+    assert only("CFG-IFACE", SPAN, beside).strength is Strength.STRONG
+    assert only("CFG-IFACE", SPAN, beside, step(1, 90), step(2, 80)).role is Role.CONTEXT
+
+
 def test_an_ordinary_interface_is_no_finding() -> None:
     assert run("CFG-IFACE", SPAN, address("a", "eth0"), address("b", "bond0")) == []
 

@@ -119,6 +119,12 @@ SIGNS: tuple[_Sign, ...] = (
         form=r"no socket interface found|No interface found[^\n]{0,80}|"
         r"Unable to find a usable (?:network|interface)",
     ),
+    # NCCL INFO NET/Socket : Using [0]ens5:10.0.0.18<0> [1]vethe2e6725:fe80::4811%vethe2e6725<0>
+    _sign(
+        "virtual_interface", "Bootstrap : Using", "Bootstrap: Using", "NET/Socket : Using",
+        form=r"(?:Bootstrap ?|NET/Socket ): Using [^\n]{0,400}?"
+        r"\[\d{1,2}\](?P<detail>(?:veth|docker|virbr|cni|flannel|cali|podman)[\w.-]{0,20}):",
+    ),
     # ACS is enabled on bridge ...   /   P2P is disabled between connected GPUs
     _sign(
         "p2p_hint", "P2P is disabled between", "IOMMU", "ACS is enabled", "ACS enabled",

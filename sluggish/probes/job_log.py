@@ -140,7 +140,8 @@ _LEFT_OUT = re.compile(
 def _span(text: str, cleaned: Sequence[Line], origin: Origin) -> LogSpan:
     times = [line.at for line in cleaned if line.at is not None]
     left_out = list(_LEFT_OUT.finditer(text)) if GAP_MARK in text else []
-    read = len(text.encode("utf-8", "replace"))
+    marks = sum(gap.end() - gap.start() + 1 for gap in left_out)
+    read = max(0, len(text.encode("utf-8", "replace")) - marks)
     return LogSpan(
         node=origin.node,
         path=origin.path,

@@ -40,6 +40,10 @@ def cfg_iface(view: View) -> Iterator[Finding]:
             says, Strength.STRONG, role=role, quote=wrong[0].line, shared=not odd,
             node=nodes[0] if odd else None, spots=(Spot(node=nodes[0]),) if odd else (),
         )  # fmt: skip
+    for sign in [s for s in view.all(LogSign) if s.kind == "virtual_interface"][:1]:
+        says = f"NCCL also uses {sign.detail}, an interface that leads to no other node"
+        role = Role.CONTEXT if moved or wrong else Role.ROOT
+        yield root(says, Strength.STRONG, role=role, sign=sign)
     blocked = [t for t in view.all(NcclTrouble) if t.kind in ("no_route", "bootstrap")]
     for trouble in blocked[:1]:
         count = f" ({len(blocked)} times)" if len(blocked) > 1 else ""
