@@ -130,3 +130,17 @@ def _brackets(numbers: list[str]) -> str:
         else:
             runs.append([here])
     return "[" + ",".join(r[0] if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs) + "]"
+
+
+def fold_numbers(numbers: Iterable[int]) -> str:
+    """`0-2,4-15`: ranks as people write them."""
+    parts: list[str] = []
+    run: list[int] = []
+    for number in [*sorted(set(numbers)), None]:
+        if number is not None and run and number == run[-1] + 1:
+            run.append(number)
+            continue
+        if run:
+            parts.append(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]))
+        run = [number] if number is not None else []
+    return ",".join(parts)

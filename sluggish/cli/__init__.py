@@ -53,6 +53,21 @@ def diagnose(
 
 
 @app.command()
+def ranks(
+    paths: Annotated[
+        list[str],
+        typer.Argument(metavar="PATH...", help="Dumps, RAS answers, logs, stacks, bundles."),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="One row a rank and group.")] = False,
+) -> None:
+    """Tell which rank the others wait for, from what the collectives left behind."""
+    from sluggish.cli.ranks import run
+
+    raise typer.Exit(run(paths, as_json=as_json, as_csv=as_csv))
+
+
+@app.command()
 def demo(
     name: Annotated[
         str | None, typer.Argument(help="Which story; the seed story without it.")

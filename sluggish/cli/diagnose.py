@@ -16,7 +16,7 @@ def run(paths: Sequence[str], *, as_json: bool = False, explain: bool = False) -
     """Print the diagnosis of what lies at these paths; the exit code tells the class."""
     bundle = load(paths, PROBES)
     if not any(item.size for item in bundle.evidence):
-        _nothing(bundle)
+        nothing(bundle)
         if not as_json:
             return EXIT_NOTHING
     return report(bundle, as_json=as_json, explain=explain)
@@ -38,8 +38,9 @@ def report(bundle: Bundle, *, as_json: bool, explain: bool) -> int:
     return EXIT_CODES[diagnosis.verdict.cause]
 
 
-def _nothing(bundle: Bundle) -> None:
-    print("sluggish: nothing here could be recognised as evidence", file=sys.stderr)
+def nothing(bundle: Bundle, what: str = "nothing here could be recognised as evidence") -> None:
+    """Say on stderr that there is nothing to go by, and which files were not read."""
+    print(f"sluggish: {what}", file=sys.stderr)
     for gone in bundle.unread[:10]:
         print(f"  {safe(gone.path, 200)}: {safe(gone.why, 200)}", file=sys.stderr)
     if len(bundle.unread) > 10:

@@ -1,6 +1,7 @@
 """When: the look itself, and the onset of the stall as an interval with its source."""
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 from statistics import median
 
 from sluggish.evidence.model import Bundle
@@ -125,7 +126,7 @@ def _from_progress(facts: Facts, seen: Look, teardown: datetime | None) -> Onset
 
 def step_pace(steps: list[datetime]) -> timedelta:
     """Usual time between two progress lines; zero where there are too few to tell."""
-    gaps = [b - a for a, b in zip(steps[-40:], steps[-39:], strict=False) if b > a]
+    gaps = [b - a for a, b in pairwise(steps[-40:]) if b > a]
     return timedelta(seconds=median(g.total_seconds() for g in gaps)) if gaps else timedelta(0)
 
 

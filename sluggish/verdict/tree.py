@@ -72,6 +72,7 @@ TREE: tuple[Question, ...] = (
             "GPU-RECOVERY": "xid",
             "GPU-STUCK": "driver_stuck",
             "GPU-FABRIC": "nvlink",
+            "GPU-CUDA": "ecc",
             "GPU-ECHO": None,
         },
         kind=Kind.HARD,

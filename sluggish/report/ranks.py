@@ -1,0 +1,174 @@
+"""The answer of `sluggish ranks` as a screen, one JSON document, or a table of ranks and groups."""
+
+import csv
+import io
+import textwrap
+from collections.abc import Iterator
+
+import msgspec
+
+from sluggish import __version__
+from sluggish.facts.collective import GroupHead
+from sluggish.facts.store import Facts
+from sluggish.hostlist import fold_numbers
+from sluggish.ranks import GroupState, RankCulprit, RanksAnswer
+from sluggish.text import safe
+
+SCHEMA = 1
+WIDTH = 100
+MOST_GROUPS = 8
+STATES = {
+    "none": "nothing is pending: no rank waits in a collective",
+    "mismatch": "ranks of one group sit in different collectives",
+    "host_stuck": "a rank never posted the collective in which the others wait",
+    "device_stuck": "a rank posted what its peers have finished, and did not finish it",
+    "cycle": "ranks wait for one another across groups: order inversion",
+    "all_joined": "everybody posted, nobody finished: not a desync; GPU, fabric or library",
+    "unobserved": "the waiters wait for ranks that left nothing to read",
+    "tie": "ranks differ one against one: both are shown, neither is blamed",
+}
+
+
+def render_json(answer: RanksAnswer) -> str:
+    """One document; texts of the evidence are made safe."""
+    document = {
+        "schema": SCHEMA,
+        "tool_version": __version__,
+        "state": answer.state,
+        "culprits": [_culprit(c) for c in answer.culprits],
+        "slow": [_culprit(c) for c in answer.slow],
+        "unobserved": list(answer.unobserved),
+        "groups": [_group(g) for g in answer.groups],
+        "waiting": {
+            "operation": _safe(answer.operation),
+            "mismatch": answer.mismatch,
+            "ranks": answer.waiters,
+            "sides": [{"operation": safe(op), "ranks": list(r)} for op, r in answer.sides],
+        },
+        "observed": answer.observed,
+        "world_size": answer.world_size,
+        "sources": list(answer.sources),
+        "notes": [safe(note) for note in answer.notes],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _culprit(one: RankCulprit) -> dict[str, object]:
+    return {
+        "rank": one.rank,
+        "node": _safe(one.node),
+        "pid": one.pid,
+        "gpu": {"index": one.gpu.index, "uuid": _safe(one.gpu.uuid), "pci": _safe(one.gpu.pci)},
+        "hca": _safe(one.hca),
+        "group": _safe(one.group),
+        "seq": one.seq,
+        "operation": _safe(one.operation),
+        "doing": _safe(one.doing),
+        "source_line": _safe(one.source_line),
+    }
+
+
+def _group(one: GroupState) -> dict[str, object]:
+    return {
+        "name": safe(one.name),
+        "desc": safe(one.desc),
+        "role": one.role,
+        "size": one.size,
+        "observed": one.observed,
+        "last_completed": one.last_completed,
+        "last_enqueued": one.last_enqueued,
+        "waiting": list(one.waiting),
+        "behind": list(one.behind),
+    }
+
+
+def _safe(text: str | None) -> str | None:
+    return None if text is None else safe(text)
+
+
+def render_csv(facts: Facts) -> str:
+    """One row a rank and group: how far it came and in what it waits."""
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(
+        ["rank", "group", "desc", "size", "last_enqueued", "last_completed", "waits_in", "seq",
+         "source"]
+    )  # fmt: skip
+    heads = sorted(facts.all(GroupHead), key=lambda h: (h.rank, h.group.name, h.group.ranks))
+    for head in heads:
+        first = head.pending[0] if head.pending else None
+        table.writerow(
+            [head.rank, _cell(head.group.name), _cell(head.group.desc), len(head.group.ranks),
+             head.last_enqueued, head.last_completed, _cell(first.op) if first else "",
+             first.seq if first else "", head.source]
+        )  # fmt: skip
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A spreadsheet must not run what a group is called."""
+    text = safe(text)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+def render(answer: RanksAnswer) -> str:
+    """The screen: the answer in the first line, the culprits under it."""
+    lines: list[str] = []
+    for head, text in _lines(answer):
+        lines += textwrap.wrap(
+            safe(text, 2_000),
+            WIDTH,
+            initial_indent=f"{head:10}",
+            subsequent_indent=" " * 10,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _lines(answer: RanksAnswer) -> Iterator[tuple[str, str]]:
+    yield "STATE", f"{answer.state}: {STATES.get(answer.state, answer.state)}"
+    for one in answer.culprits:
+        yield "CULPRIT", _words(one)
+    for one in answer.slow:
+        yield "SLOW", _words(one)
+    if answer.operation:
+        yield "WAITING", f"{answer.waiters} ranks in {answer.operation}"
+    for operation, ranks in answer.sides if answer.state in ("mismatch", "tie") else ():
+        yield "SIDE", f"ranks {fold_numbers(ranks)}: {operation}"
+    if answer.unobserved:
+        yield (
+            "NOT SEEN",
+            f"ranks {fold_numbers(answer.unobserved)}: no record, so no culprit by that",
+        )
+    for ranks, doing in answer.stacks[:4]:
+        yield "STACKS", f"ranks {fold_numbers(ranks)}: {doing}"
+    waiting = [group for group in answer.groups if group.waiting]
+    for group in waiting[:MOST_GROUPS]:
+        yield "GROUP", _group_words(group)
+    if len(waiting) > MOST_GROUPS:
+        yield "GROUP", f"and {len(waiting) - MOST_GROUPS} more groups in which somebody waits"
+    of = f" of {answer.world_size}" if answer.world_size else ""
+    yield "SEEN", f"{answer.observed}{of} ranks by {', '.join(answer.sources) or 'no source'}"
+    for note in answer.notes:
+        yield "NOTE", note
+
+
+def _words(one: RankCulprit) -> str:
+    parts = [f"rank {one.rank}", one.node, f"pid {one.pid}" if one.pid else None]
+    if one.gpu.index is not None:
+        parts.append(f"GPU {one.gpu.index}")
+    parts += [one.gpu.pci, one.doing, one.operation]
+    if one.group:
+        parts.append(f"in {one.group}" + (f" #{one.seq}" if one.seq is not None else ""))
+    parts.append(one.source_line)
+    return "  ".join(part for part in parts if part)
+
+
+def _group_words(group: GroupState) -> str:
+    role = f" ({group.role})" if group.role else ""
+    text = f"{group.desc or group.name}{role}: {len(group.waiting)} of {group.size} ranks wait"
+    if group.last_enqueued is not None:
+        text += f", posted up to #{group.last_enqueued}"
+    if group.last_completed is not None:
+        text += f", all finished #{group.last_completed}"
+    return text + (f"; behind: {fold_numbers(group.behind)}" if group.behind else "")
