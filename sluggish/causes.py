@@ -64,6 +64,7 @@ SUBTYPES: dict[Cause, tuple[str, ...]] = {
     ),
     Cause.RANK_DESYNC: (
         "collective_mismatch", "size_mismatch", "missing_rank", "order_inversion",
+        "tie",
     ),
     Cause.DATA_STALL: ("loader_wait", "storage", "checkpoint", "image_import", "import_storm"),
     Cause.MEMORY: ("host_oom", "cgroup_oom", "cuda_oom", "growth"),
@@ -75,7 +76,7 @@ SUBTYPES: dict[Cause, tuple[str, ...]] = {
     Cause.STRAGGLER: ("slow_gpu", "slow_host", "slow_link", "late_rank"),
     Cause.PROGRESSING: ("steady", "start_up", "checkpoint", "evaluation"),
     Cause.UNKNOWN: (
-        "all_joined", "tie", "shutdown_hang", "start_up_hang", "hang", "unobserved",
+        "all_joined", "shutdown_hang", "start_up_hang", "hang", "unobserved",
         "no_evidence",
     ),
 }  # fmt: skip

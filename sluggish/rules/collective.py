@@ -189,12 +189,11 @@ def sync_tie(view: View) -> Iterator[Finding]:
     yield Finding(
         node=None,
         subject="job",
-        role=Role.CONTEXT,
-        strength=Strength.WEAK,
+        role=Role.ROOT,
+        strength=Strength.STRONG,
         at=wait.since,
         says=f"{told or 'operations differ'}: no majority, neither side is blamed",
         source=" + ".join(wait.sources),
-        subtype="tie",
     )
 
 

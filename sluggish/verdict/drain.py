@@ -22,7 +22,7 @@ A port error that NCCL prints may be the switch's: without the port's own state 
 """
 NO_DRAIN_ACTIONS = {"none", "restart_app", "check_fabric"}
 """Catalogue actions that end with the job: contained ECC wants a restart, not a drain."""
-GRAPHLESS = (None, "none", "tie", "unobserved")
+GRAPHLESS = (None, "none", "unobserved")
 
 
 def drain_nodes(

@@ -7,7 +7,6 @@ from sluggish.verdict.model import Confidence
 BY_SUBTYPE = {
     "all_joined": "compare port counters twice, 10 s apart, and NCCL's library versions over the "
     "nodes: every rank joined, so the transport or the library is next",
-    "tie": "ask for the stacks of both ranks (py-spy dump): two ranks differ one against one",
     "shutdown_hang": "py-spy dump of one rank: training is done, the teardown hangs",
     "start_up_hang": "NCCL_DEBUG=INFO at the next start; now: ps and py-spy dump on every node",
     "unobserved": "collect what is missing first: the job's nodes were not all seen",
@@ -23,6 +22,8 @@ def next_probe(cause: Cause, subtype: str | None, sure: Confidence, case: Case) 
         return None
     if cause is Cause.UNKNOWN:
         return _of_unknown(subtype, case)
+    if subtype == "tie":
+        return "the stacks of both sides (py-spy dump): they differ one against one"
     if cause in (Cause.CONFIG, Cause.APP_CRASH, Cause.MEMORY):
         return "the log lines before the first error, on the rank that printed it"
     if case.phase.phase in (Phase.START_UP, Phase.UNKNOWN) and cause is Cause.RANK_DESYNC:

@@ -128,6 +128,7 @@ TREE: tuple[Question, ...] = (
             "SYNC-OP": "collective_mismatch",
             "SYNC-SIZE": "size_mismatch",
             "SYNC-CYCLE": "order_inversion",
+            "SYNC-TIE": "tie",
         },
     ),
     Question(
@@ -200,7 +201,6 @@ TREE: tuple[Question, ...] = (
         asks="Does it hang without a proved cause?",
         cause=Cause.UNKNOWN,
         listens={
-            "SYNC-TIE": "tie",
             "SYNC-STALL": "all_joined",
             "SHUTDOWN-HANG": "shutdown_hang",
             "SYNC-DEVICE": "hang",

@@ -329,7 +329,7 @@ def tie() -> tuple[World, Expected]:
     stall(world, programs, (g,), ago=420, warm_s=warm * 0.32, **ring())
     tell_start(world, nccl=False)
     return world, Expected(
-        cause="unknown", subtype="tie", also=[("rank_desync", "collective_mismatch")],
+        cause="rank_desync", subtype="tie",
         told="Two ranks, one in reduce_scatter, one in all_reduce at the same sequence number: "
         "one against one, neither can be blamed by count.",
         must_not=["gpu_fault", "ib_fault", "progressing"],
