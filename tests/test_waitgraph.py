@@ -184,6 +184,50 @@ def test_a_circle_over_three_groups_is_a_cycle():
     assert (wait.state, sorted(blamed(wait))) == ("cycle", [0, 1, 2])
 
 
+@pytest.mark.parametrize("culprit", [0, 5, 7])
+def test_the_one_rank_that_inverts_the_order_of_two_groups_is_named_alone(culprit):
+    wait = of(inverted({culprit}))
+    assert (wait.state, blamed(wait)) == ("cycle", [culprit])
+    assert wait.roots[0].waiters == 7
+
+
+def test_two_orders_of_equal_number_tell_both_sides_and_no_bystander():
+    wait = of(inverted({5, 6}))
+    assert (wait.state, sorted(blamed(wait))) == ("cycle", [4, 5, 6, 7])
+
+
+@pytest.mark.parametrize("gone", [4, 6, 7])
+def test_an_unseen_member_may_turn_the_vote_on_the_order_so_only_the_rarer_is_ever_named(gone):
+    facts = [f for f in facts_of(inverted({5}).files()) if f.rank != gone]
+    assert ask(facts).state == "unobserved"
+    assert blamed(ask(facts)) == []
+
+
+def inverted(culprits: set[int]) -> Job:
+    """Rows of four and the world: most do their row first, the culprits the world."""
+    world = Group(name="0", desc="default_pg", ranks=tuple(range(8)))
+    rows = [Group(name=str(n), desc="row", ranks=tuple(range(4 * n - 4, 4 * n))) for n in (1, 2)]
+    programs: dict[int, Program] = {}
+    for rank in range(8):
+        both: Program = [Op(rows[rank // 4], "all_reduce"), Op(world, "all_reduce", (1,), (1,))]
+        programs[rank] = [*both, *(reversed(both) if rank in culprits else both)]
+    return Job(8, (world, *rows), programs).run()
+
+
+def test_a_rank_that_ended_another_size_and_went_on_is_still_the_mismatch():
+    job = fsdp(8)
+    g = job.groups[0]
+    for rank, recorder in job.recorders.items():
+        size = 4 if rank == 6 else 8
+        call = recorder.collective(g, "all_reduce", [[size]], [[size]], at_ns=2 * 10**18)
+        if rank == 6:
+            recorder.complete(call, at_ns=2 * 10**18 + TOOK_NS)
+            recorder.collective(g, "all_reduce", [[8]], [[8]], at_ns=2 * 10**18 + 2 * TOOK_NS)
+    wait = of(job)
+    assert (wait.state, wait.mismatch, blamed(wait)) == ("mismatch", "sizes", [6])
+    assert (wait.roots[0].operation, wait.roots[0].waiters) == ("all_reduce [4]", 7)
+
+
 def test_groups_that_share_a_name_are_told_apart_by_their_members():
     one = Group(name="tp", desc="tp", ranks=(0, 1))
     two = Group(name="tp", desc="tp", ranks=(2, 3))

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sluggish.correlate._standing import Node, Scene, Signature, one_sided, signature
 from sluggish.facts.collective import Collective, Group, Wait, WaitRoot
@@ -34,6 +34,8 @@ class Sinks:
     idle: list[int] = field(default_factory=list)
     device: list[Node] = field(default_factory=list)
     cycle: list[Node] = field(default_factory=list)
+    inverted: set[int] = field(default_factory=set)
+    """Of the ranks in a cycle those that posted in another order than the others."""
     tied: list[Node] = field(default_factory=list)
     joined: list[Node] = field(default_factory=list)
     unseen: list[Node] = field(default_factory=list)
@@ -119,8 +121,41 @@ def _break_cycle(scene: Scene, nodes: list[Node], sinks: Sinks) -> None:
         return
     if len(few) == 1:
         sinks.lonely += few
+        return
+    inverted = _inverted(scene, nodes)
+    if inverted is None:
+        sinks.unseen += nodes
     else:
         sinks.cycle += nodes
+        sinks.inverted |= inverted
+
+
+def _inverted(scene: Scene, nodes: list[Node]) -> set[int] | None:
+    """Ranks of a cycle in the rarer order; both sides where no order is rarer; None: not seen.
+
+    Only a member of both groups can invert them: who merely waits beside is a victim.
+    """
+    held = [(a, b) for i, a in enumerate(nodes) for b in nodes[i + 1 :]]
+    sides = [(a.joined & b.waits, b.joined & a.waits, a, b) for a, b in held]
+    mutual = [side for side in sides if side[0] and side[1]]
+    if not mutual:
+        return {rank for node in nodes for rank in node.joined if _holds_up(rank, nodes)}
+    found: set[int] = set()
+    for one, other, a, b in mutual:
+        few, many = sorted((one, other), key=len)
+        both = set(scene.groups[a.group].ranks) & set(scene.groups[b.group].ranks)
+        unseen = len(both & scene.unobserved)
+        if len(many) > len(few) + unseen:
+            found |= few
+        elif unseen:
+            return None
+        else:
+            found |= few | many
+    return found
+
+
+def _holds_up(rank: int, nodes: list[Node]) -> bool:
+    return any(rank in node.waits for node in nodes)
 
 
 def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wait:
@@ -144,7 +179,10 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
             scene.notes.append("another group is complete and does not finish either")
         return _wait(state, scene, graph, _flat(roots), None if sinks.idle else sinks.device[0])
     if sinks.cycle:
-        roots = [_node_root(scene, graph, n, "cycle") for n in sinks.cycle]
+        rows = [_node_root(scene, graph, n, "cycle") for n in sinks.cycle]
+        roots = [tuple(r for r in row if r.rank in sinks.inverted) for row in rows]
+        held = set[int]().union(*(n.joined for n in graph.nodes)) - sinks.inverted
+        roots = [tuple(replace(r, waiters=len(held)) for r in row) for row in roots]
         return _wait("cycle", scene, graph, _flat(roots), sinks.cycle[0])
     joined = max(sinks.joined, key=lambda n: _weight(graph, n), default=None)
     unseen = max(sinks.unseen, key=lambda n: _weight(graph, n), default=None)
