@@ -102,7 +102,7 @@ def root(
         strength=strength,
         at=T0,
         says="it failed",
-        spots=(spot,) if isinstance(spot, Spot) else (),
+        spots=(spot,) if isinstance(spot, Spot) else fields.pop("spots", ()),
         rule=rule,
         family=family,
     )
@@ -171,13 +171,19 @@ def test_contained_ecc_restarts_the_job_and_drains_nothing():
 
 
 def test_a_shared_fault_prints_no_drain():
-    port = Spot(node="gpu-07", hca="mlx5_5")
-    shared = root("IB-PORT", Family.FABRIC, spot=port, shared=True, subtype="shared_fabric")
+    ports = tuple(Spot(node=node, hca="mlx5_5") for node in NODES)
+    shared = root("IB-PORT", Family.FABRIC, spots=ports, shared=True, subtype="shared_fabric")
     verdict = decide(case(shared, wait=waits_for(state="all_joined")))
     assert (verdict.cause, verdict.subtype) == (Cause.IB_FAULT, "shared_fabric")
     assert verdict.shared
     assert verdict.culprits == ()
     assert verdict.drain_nodes == ()
+
+
+def test_one_error_on_many_ranks_of_one_node_names_that_node():
+    spots = tuple(Spot(rank=rank, node="gpu-08") for rank in (8, 9))
+    many = root("APP-EXCEPTION", Family.DATA, spots=spots, shared=True)
+    assert [c.rank for c in decide(case(many)).culprits] == [8, 9]
 
 
 def test_a_vote_of_peers_names_a_node_but_drains_nothing():

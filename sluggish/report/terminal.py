@@ -324,10 +324,10 @@ def _why_no_drain(d: Diagnosis) -> str:
     verdict = d.verdict
     if any("State=DRAIN" in command for remedy in d.remedies for command in remedy.commands):
         return ""
-    if verdict.shared:
-        return "no drain: the cause is shared by many nodes; "
     if verdict.cause in NO_NODE_AT_FAULT:
         return "no drain: no node is at fault; "
+    if verdict.shared:
+        return "no drain: the cause is shared by many nodes; "
     if verdict.cause is Cause.UNKNOWN:
         return "no drain: no cause is proved; "
     hardware = verdict.cause in (Cause.GPU_FAULT, Cause.IB_FAULT)

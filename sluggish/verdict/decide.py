@@ -232,7 +232,8 @@ def culprits(chosen: tuple[Finding, ...], case: Case) -> tuple[Culprit, ...]:
 
     Of a shared fault nobody is the culprit: what the nodes share is not visible from them.
     """
-    if any(finding.shared for finding in chosen):
+    nodes = {spot.node for finding in chosen for spot in finding.spots}
+    if any(finding.shared for finding in chosen) and len(nodes) != 1:
         return ()
     out: list[Culprit] = []
     strongest = max((RANK[f.strength] for f in chosen), default=0)
