@@ -163,7 +163,9 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
     seen = [s for s in scene.standings.values() if not s.stale]
     if sinks.odd or sinks.lonely:
         roots = [_node_root(scene, graph, n, "mismatch") for n in sinks.odd + sinks.lonely]
-        roots.append(_idle_roots(scene, graph, sinks.idle, dead))
+        gloo = any(n.group in scene.gloo for n in sinks.odd)  # it ends a rank for its peer's size
+        late = [rank for rank in sinks.idle if rank in scene.standings or not gloo]
+        roots.append(_idle_roots(scene, graph, late, dead))
         return _wait("mismatch", scene, graph, _flat(roots), (sinks.odd + sinks.lonely)[0])
     if sinks.tied:
         scene.notes.append("as many ranks on one side as on the other: neither is blamed")
@@ -293,7 +295,8 @@ def _idle_roots(
 def _idle_doing(scene: Scene, rank: int, dead: dict[int, str]) -> str:
     standing = scene.standings.get(rank)
     if standing is None:
-        return f"dead: {dead[rank]}" if dead.get(rank) else "dead"
+        how = dead.get(rank, "")
+        return how if how.startswith("stopped") else f"dead: {how}" if how else "dead"
     recent = [(op.order, h, op) for h in standing.heads.values() for op in h.recent[-1:]]
     if not recent:
         return "no collective" if any(r.entries for r in standing.records) else "no collective yet"

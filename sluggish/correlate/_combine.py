@@ -4,18 +4,25 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sluggish.correlate._gloo import SOURCE as GLOO
+from sluggish.correlate._gloo import refused, settled
+from sluggish.correlate.procs import deltas
 from sluggish.correlate.stacks import meaning, user_line
 from sluggish.facts.collective import Wait, WaitRoot
 from sluggish.facts.derived import Place
-from sluggish.facts.host import OomKill, Stack
-from sluggish.facts.log import ProcessExit
+from sluggish.facts.host import OomKill, RankProcess, Stack
+from sluggish.facts.log import LogSign, ProcessExit
 from sluggish.facts.store import Facts
 
 SIGTERM = 15
 
 
 def dead_ranks(facts: Facts) -> dict[int, str]:
-    """Ranks whose own end is on record: an OOM kill, or an exit unlike that of the others."""
+    """Ranks whose own end is on record: an OOM kill, or an exit unlike that of the others.
+
+    A stopped process (state T) is no better than a dead one: it posts nothing and writes nothing.
+    A rank that Gloo ended for the size it was sent is a victim as often as not: it is left out.
+    """
     by_pid = {(p.node, p.pid): p.rank for p in facts.all(Place) if p.pid is not None}
     dead: dict[int, str] = {}
     exits = [e for e in facts.all(ProcessExit) if e.rank is not None]
@@ -30,7 +37,23 @@ def dead_ranks(facts: Facts) -> dict[int, str]:
         rank = by_pid.get((kill.node, kill.pid)) if kill.pid is not None else None
         if rank is not None:
             dead[rank] = "killed for memory"
-    return dead
+    for rank, how in _by_processes(facts.all(RankProcess)).items():
+        dead.setdefault(rank, how)
+    ended = refused(facts.all(LogSign))
+    return {rank: how for rank, how in dead.items() if rank not in ended}
+
+
+def _by_processes(seen: Iterable[RankProcess]) -> dict[int, str]:
+    """One process that left between two samples, or that is stopped: several are a teardown."""
+    ranks = [d for d in deltas(seen) if d.role == "rank" and d.rank is not None]
+    out = {d.rank: "its process has ended" for d in ranks if d.gone}
+    stopped = {d.rank: "stopped by a signal (state T)" for d in ranks if d.state == "T"}
+    return {
+        rank: how
+        for found in (out, stopped)
+        for rank, how in found.items()
+        if rank is not None and len(found) == 1 and len(ranks) > 1
+    }
 
 
 def combine(recorder: Wait | None, others: list[Wait]) -> Wait:
@@ -43,6 +66,9 @@ def combine(recorder: Wait | None, others: list[Wait]) -> Wait:
     if recorder.state == "unobserved":
         unseen = set(recorder.unobserved)
         for other in others:
+            if other.sources == GLOO:
+                recorder = settled(recorder, other)
+                continue
             roots = tuple(r for r in other.roots if r.rank in unseen)
             if roots and len(roots) == len(other.roots):
                 return replace(
@@ -66,6 +92,6 @@ def _seen_doing(root: WaitRoot, stack: Stack | None) -> WaitRoot:
         return root
     told = meaning(stack)
     line = root.source_line or user_line(stack)
-    if root.operation is not None or told is None:
+    if root.operation is not None or told is None or (root.doing or "").startswith("stopped"):
         return replace(root, source_line=line)
     return replace(root, doing=told.words, source_line=line)

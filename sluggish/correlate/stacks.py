@@ -1,6 +1,7 @@
 """Stacks of many ranks: group equal ones, name the smallest group, say what a frame means."""
 
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ _NATIVE: tuple[tuple[str, str, re.Pattern[str]], ...] = (
 )  # fmt: skip
 _PARKED = re.compile(r"^(?:wait|sleep|poll|select|acquire|get|_recv|recv|_wait|epoll_wait)$")
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|/torch/|threading\.py$")
+_SHORTENED = re.compile(r"(?:torch/|(?P<top>\w+)(?:/|\.py$))")
+"""py-spy leaves the path of a package out: `selectors.py`, `torch/utils/data/dataloader.py`."""
 _LOADER_WORDS = re.compile(r"load(?:er|_batch|_data)|dataset|next_batch|get_batch|fetch", re.I)
 TOP = 14
 """Frames from the innermost that are looked at: the reason lies near the top."""
@@ -75,7 +78,7 @@ def meaning(stack: Stack) -> Meaning | None:
         for kind, words, function, file in _SIGNS:
             if function.search(frame.function) and file.search(frame.file):
                 return Meaning(kind=kind, words=words)
-    user = [f for f in stack.frames[:TOP] if f.file and not _LIBRARY.search(f.file)]
+    user = [f for f in stack.frames[:TOP] if f.file and not _of_library(f.file)]
     if user and _LOADER_WORDS.search(user[0].function):
         return Meaning(kind="loader", words=f"is in {user[0].function} of its data loader")
     if user:
@@ -86,9 +89,16 @@ def meaning(stack: Stack) -> Meaning | None:
 def user_line(stack: Stack) -> str | None:
     """Innermost frame of the user's own code, `file:line in function`."""
     for frame in stack.frames:
-        if frame.file and not _LIBRARY.search(frame.file):
+        if frame.file and not _of_library(frame.file):
             return f"{frame.file}:{frame.line} in {frame.function}"
     return None
+
+
+def _of_library(file: str) -> bool:
+    if _LIBRARY.search(file):
+        return True
+    short = _SHORTENED.match(file)
+    return bool(short) and (not short["top"] or short["top"] in sys.stdlib_module_names)
 
 
 def grouped(stacks: Iterable[Stack]) -> tuple[StackGroup, ...]:

@@ -19,6 +19,7 @@ from sluggish.correlate._answer import answer, label, show
 from sluggish.correlate._combine import combine, dead_ranks, with_stacks
 from sluggish.correlate._from_logs import from_logs
 from sluggish.correlate._from_ras import from_ras
+from sluggish.correlate._gloo import from_gloo
 from sluggish.correlate._standing import (
     UNKNOWN,
     Node,
@@ -32,6 +33,7 @@ from sluggish.correlate._standing import (
 from sluggish.facts.collective import Collective, GroupHead, RankRecord, Wait
 from sluggish.facts.derived import Look
 from sluggish.facts.host import Stack
+from sluggish.facts.log import LogSign
 from sluggish.facts.store import Facts
 
 __all__ = ["label", "show", "wait_for", "who_waits"]
@@ -50,7 +52,8 @@ def wait_for(facts: Facts) -> Wait:
     recorder = who_waits(records, heads, world_size=world, dead=dead) if records else None
     if recorder is not None and recorder.state not in ("none", "unobserved", "all_joined"):
         return with_stacks(recorder, facts.all(Stack))
-    others = [from_ras(facts, world), from_logs(facts, world, dead)]
+    logs = facts.all(LogSign)
+    others = [from_ras(facts, world), from_logs(facts, world, dead), from_gloo(logs)]
     return combine(recorder, [w for w in others if w is not None])
 
 

@@ -57,6 +57,7 @@ _STRONG = re.compile(
     rb"|torch\.distributed|torch/distributed|failed \(exitcode: |elastic\.multiprocessing"
     rb"|\*\*\*\*\* Running training|CUDA out of memory|slurm_script: line|noticed that process rank"
     rb"|DataLoader worker \(pid|elapsed time per iteration|CUDA error: |RuntimeError: "
+    rb"|terminate called after throwing an instance of|gloo/transport/"
     rb"|OutOfMemoryError|store based barrier|ncclUnhandledCudaError|ncclInternalError"
 )
 _LOOP = re.compile(

@@ -179,13 +179,17 @@ def sync_stall(view: View) -> Iterator[Finding]:
     )
 
 
+def _ranks(ranks: tuple[int, ...]) -> str:
+    return f"ranks {some(ranks)}" if ranks else "a rank not told"
+
+
 @rule("SYNC-TIE", family=Family.COLLECTIVE, needs=(Wait,))
 def sync_tie(view: View) -> Iterator[Finding]:
     """Two sides of equal number sit in different operations: both are told, neither is blamed."""
     wait = _wait(view, "tie")
     if wait is None:
         return
-    told = " against ".join(f"{op} (ranks {some(ranks)})" for op, ranks in wait.sides)
+    told = " against ".join(f"{op} ({_ranks(ranks)})" for op, ranks in wait.sides)
     yield Finding(
         node=None,
         subject="job",

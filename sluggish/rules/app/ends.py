@@ -90,6 +90,8 @@ def _weigh(view: View, end: ProcessExit, ends: Sequence[ProcessExit]) -> tuple[R
     if end.signal == ABORT:
         if view.all(WatchdogTimeout):
             return Role.CONSEQUENCE, Strength.WEAK, " (a watchdog aborts its own process)"
+        if any(s.kind == "gloo_size_mismatch" for s in view.all(LogSign)):
+            return Role.CONSEQUENCE, Strength.WEAK, " (Gloo aborts a process that is sent too much)"
         return Role.ROOT, Strength.WEAK if in_front is None else Strength.STRONG, ""
     if end.signal == 7 and any(s.kind == "shm_full" for s in view.all(LogSign)):
         return Role.CONSEQUENCE, Strength.WEAK, " (shared memory is full)"
