@@ -7,7 +7,7 @@ what nobody can end stays pending. Nothing here knows how a culprit is found.
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.evalgen.flight_recorder import Call, Group, Recorder, as_json, frame, mesh, pickled
+from evalgen.flight_recorder import Call, Group, Recorder, as_json, frame, mesh, pickled
 
 T0 = 1_795_995_400_000_000_000
 TICK = 3_000_000

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from fr_scenes import Job, fsdp, pipeline, tp_dp
 
 from sluggish.correlate.late import late_ranks
 from sluggish.correlate.stacks import grouped, meaning, odd_one
@@ -30,7 +31,6 @@ from sluggish.findings import Role, Strength, ask
 from sluggish.probes import flight_recorder
 from sluggish.ranks import ranks_answer, role_of
 from sluggish.rules import collective as rules
-from tests.fr_scenes import Job, fsdp, pipeline, tp_dp
 
 AT = datetime(2026, 11, 24, 3, 12, tzinfo=UTC)
 

@@ -8,6 +8,8 @@ import pickletools
 from contextlib import suppress
 
 import pytest
+from evalgen.flight_recorder import Group, Recorder, as_json, frame, pickled
+from fr_scenes import fsdp, pipeline, tp_dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,8 +17,6 @@ from sluggish.facts.collective import GroupHead, RankRecord
 from sluggish.facts.origin import Origin
 from sluggish.probes import flight_recorder
 from sluggish.probes.flight_recorder.compact import fold, unfold, write_compact
-from tests.evalgen.flight_recorder import Group, Recorder, as_json, frame, pickled
-from tests.fr_scenes import fsdp, pipeline, tp_dp
 
 T = 1_795_995_400_000_000_000
 AT = Origin(rank=3, node="gpu-01", path="ranks/nccl_trace_rank_3")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from fr_scenes import fsdp
 
 from sluggish.correlate._combine import dead_ranks, with_stacks
 from sluggish.correlate.stacks import user_line
@@ -16,7 +17,6 @@ from sluggish.findings import Role, ask
 from sluggish.probes import flight_recorder, job_log
 from sluggish.rules.collective import sync_tie
 from sluggish.rules.node.gone import proc_gone
-from tests.fr_scenes import fsdp
 
 REFUSED = (
     "  what():  [enforce fail at /build/gloo/gloo/transport/tcp/pair.cc:456] op.preamble.length <= "

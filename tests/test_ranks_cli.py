@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+from fr_scenes import fsdp, tp_dp
 
 from sluggish.cli.ranks import run
-from tests.fr_scenes import fsdp, tp_dp
 
 
 def dumps(folder: Path, files: dict[int, bytes]) -> str:

@@ -4,6 +4,8 @@ import random
 from dataclasses import replace
 
 import pytest
+from evalgen.flight_recorder import Group, hashed_name, pickled
+from fr_scenes import STOP, Job, Op, Program, fsdp, pipeline, tp_dp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,8 +13,6 @@ from sluggish.correlate.waitgraph import mirror, who_waits
 from sluggish.facts.collective import GroupHead, RankRecord, Wait
 from sluggish.facts.origin import Origin
 from sluggish.probes import flight_recorder
-from tests.evalgen.flight_recorder import Group, hashed_name, pickled
-from tests.fr_scenes import STOP, Job, Op, Program, fsdp, pipeline, tp_dp
 
 Facts = list[RankRecord | GroupHead]
 
