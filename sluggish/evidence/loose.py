@@ -2,7 +2,7 @@
 
 import codecs
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -92,8 +92,10 @@ def _recognised(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:
             kinds |= set(recognise(item.read(step * (count + 1), HEAD), probes))
     if not kinds:
         return Unread(path=item.name, why=_why_unknown(head))
-    text = decode(head)
     order = tuple(probe.ID for probe in probes if probe.ID in kinds)
+    if dump:
+        return Seen(item=item, kinds=order)
+    text = decode(head)
     hosts = frozenset() if _is_binary(head) else frozenset(hosts_in(text))
     return Seen(item=item, kinds=order, hosts=hosts, own=own_host(text))
 
@@ -118,19 +120,27 @@ def assemble(
 ) -> tuple[list[Evidence], list[Unread]]:
     """Evidence with node, rank and sample; `asked` are nodes known from a bundle beside them."""
     known = frozenset(asked).union(*(one.hosts for one in seen))
+    ordered = sorted(seen, key=lambda one: one.item.name)
+    made = [(one.item, _evidence(one, kind, known)) for one in ordered for kind in one.kinds]
+    alike = Counter(_whose(each) for _, each in made)
     found: list[Evidence] = []
     unread: list[Unread] = []
-    copies: dict[tuple[str, str | None, str], str] = {}
-    for one in sorted(seen, key=lambda one: one.item.name):
-        for kind in one.kinds:
-            made = _evidence(one, kind, known)
-            key = (kind, made.node, _digest(one.item))
-            if key[2] and kind not in TWO_SAMPLES and key in copies:
-                unread.append(Unread(path=made.path, why=f"the same content as {copies[key]}"))
-                continue
-            copies.setdefault(key, made.path)
-            found.append(made)
+    copies: dict[tuple[object, str], str] = {}
+    for item, each in made:
+        whose = _whose(each)
+        digest = _digest(item) if alike[whose] > 1 and each.probe not in TWO_SAMPLES else ""
+        if digest and (whose, digest) in copies:
+            why = f"the same content as {copies[whose, digest]}"
+            unread.append(Unread(path=each.path, why=why))
+            continue
+        copies.setdefault((whose, digest), each.path)
+        found.append(each)
     return _samples(found), unread
+
+
+def _whose(made: Evidence) -> tuple[str, str | None, int | None, int]:
+    """Only what agrees in this can be a copy; two ranks' empty dumps are equal and two facts."""
+    return made.probe, made.node, made.rank, made.size
 
 
 def _evidence(one: Seen, kind: str, known: frozenset[str]) -> Evidence:
@@ -138,6 +148,8 @@ def _evidence(one: Seen, kind: str, known: frozenset[str]) -> Evidence:
     node = None
     if kind in OF_A_RANK or kind == "job_log":
         node = node_of(item.name, known, guess=False)
+        if node is None and kind != "job_log":  # `nccl_trace_rank_gpu-07_5`; folders hold all
+            node = node_of(item.name.rsplit("/", 1)[-1], known)
     elif kind not in OF_A_JOB:
         node = one.own or node_of(item.name, known)
     cut = item.size > MAX_WHOLE and kind not in WINDOWED

@@ -90,7 +90,9 @@ def _known_in(part: str, known: frozenset[str]) -> str | None:
     for start in range(len(words)):
         if words[start] in known:
             return words[start]
-    inside = [host for host in known if _has(part, host)] if len(known) < 5000 else []
+    if len(known) >= 5000:
+        return None
+    inside = [host for host in known if host in part and _has(part, host)]
     return max(inside, key=lambda host: (len(host), host), default=None)
 
 
@@ -135,6 +137,8 @@ def rank_of(path: str, *, dump: bool) -> int | None:
     if named:
         return int(named[1])
     last = _LAST_NUMBER.search(stem) if dump else None
+    if last and _looks_like_host(_bare(re.split(r"[_.\s]+", stem)[-1]), frozenset()):
+        return None  # `trace_gpu-07`: the number is the node's
     return int(last[1]) if last else None
 
 

@@ -18,6 +18,7 @@ PENDING_KEPT = (
     32  # operations a rank and group: a waiter may have queued a thousand behind the first
 )
 RECENT_KEPT = 3
+NEWEST = 64  # entries at the end that are asked for times; the ring is written oldest first
 ARRIVALS_KEPT = 16
 MAX_RANK = 1 << 24
 
@@ -45,15 +46,18 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
     _modernise(entries)
     backend = _prefix(entries[-1]) if entries else ""
     gloo = backend == "gloo"
+    p2p = [e for e in entries if e["is_p2p"]]
+    plain = [e for e in entries if not e["is_p2p"]] if p2p else entries
     ids: list[int] = [e["record_id"] for e in entries]
-    created: list[int] = [e["time_created_ns"] for e in entries]
     wrapped = bool(ids) and min(ids) > 0
     only_active = bool(ids) and max(ids) - min(ids) + 1 != len(ids)
-    groups = _groups(dump, entries)
+    last = {e["pg_id"]: e for e in entries}
+    groups = _groups(dump, last)
     status = _status(dump)
-    tops = _tops(entries, gloo)
-    posted = _posted_texts(entries)
+    tops = _tops(plain, p2p, gloo)
+    posted = _posted_texts(p2p)
     pending = _pending(entries, gloo, only_active, status)
+    newest = entries[-NEWEST:]
     record = RankRecord(
         rank=rank,
         node=origin.node,
@@ -62,9 +66,9 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
         library=str(dump.get("comm_lib_version") or ""),
         entries=len(entries),
         wrapped=wrapped and not only_active,
-        timing=any(e.get("time_discovered_started_ns") for e in entries[-64:]),
+        timing=any(e.get("time_discovered_started_ns") for e in newest),
         taken_at=origin.taken_at,
-        last_created_at=_moment(int(max(created, default=0))),
+        last_created_at=_moment(int(max((e["time_created_ns"] for e in newest), default=0))),
         path=origin.path,
         only_active=only_active,
     )
@@ -128,18 +132,16 @@ class _Top:
         self.recent_many: list[Entry] = []
 
 
-def _tops(entries: list[Entry], gloo: bool) -> dict[Any, _Top]:
+def _tops(plain: list[Entry], p2p: list[Entry], gloo: bool) -> dict[Any, _Top]:
     """Per local group id: highest collective posted and finished, and the last finished ones."""
     tops: dict[Any, _Top] = {}
-    posted = {e["pg_id"]: e["collective_seq_id"] for e in entries if not e["is_p2p"]}
-    for local, seq in posted.items():
-        top = tops.setdefault(local, _Top())
-        top.enqueued = int(seq)
+    for local, e in {e["pg_id"]: e for e in plain}.items():
+        tops.setdefault(local, _Top()).enqueued = int(e["collective_seq_id"])
     missing = set(tops)
-    for e in reversed(entries):
+    for e in reversed(plain):
         if not missing:
             break
-        if not finished(e, gloo) or e["is_p2p"] or e["pg_id"] not in missing:
+        if e["pg_id"] not in missing or not finished(e, gloo):
             continue
         top = tops[e["pg_id"]]
         if top.completed is None:
@@ -150,8 +152,9 @@ def _tops(entries: list[Entry], gloo: bool) -> dict[Any, _Top]:
     for top in tops.values():
         top.recent_many.reverse()
         top.recent = top.recent_many[-RECENT_KEPT:]
-    for e in [e for e in entries if e["is_p2p"] and e["state"] == "completed" and e["input_sizes"]]:
-        tops.setdefault(e["pg_id"], _Top()).last_p2p = e
+    for e in p2p:
+        if e["state"] == "completed" and e["input_sizes"]:
+            tops.setdefault(e["pg_id"], _Top()).last_p2p = e
     return tops
 
 
@@ -177,15 +180,14 @@ def _pending(
     entries: list[Entry], gloo: bool, only_active: bool, status: dict[str, tuple[int, int]]
 ) -> dict[Any, list[Entry]]:
     """Unfinished operations per local group id, in program order, coalesced ones folded."""
-    open_ = [e for e in entries if e["state"] != "completed" and not (gloo and e["retired"])]
+    open_ = [e for e in entries if e["state"] != "completed"]
+    if gloo:
+        open_ = [e for e in open_ if not e["retired"]]
     if not open_:
         return {}
     open_.sort(key=lambda e: int(e["record_id"]))
-    closers = {
-        _batch(e): e
-        for e in entries
-        if e["profiling_name"].endswith("coalesced") and not e["input_sizes"]
-    }
+    sizeless = [e for e in entries if not e["input_sizes"]]
+    closers = {_batch(e): e for e in sizeless if e["profiling_name"].endswith("coalesced")}
     inner = {_batch(e) for e in open_ if closers.get(_batch(e)) is not e}
     found: dict[Any, list[Entry]] = {}
     for e in open_:
@@ -234,10 +236,10 @@ def _merge_coalesced(kept: list[Entry]) -> list[Entry]:
     return merged
 
 
-def _posted_texts(entries: list[Entry]) -> dict[Any, dict[str, int]]:
+def _posted_texts(p2p: list[Entry]) -> dict[Any, dict[str, int]]:
     """Per local group id: each send and recv text and how often it stands in the ring."""
     posted: dict[Any, dict[str, int]] = {}
-    for e in [e for e in entries if e["is_p2p"]]:
+    for e in p2p:
         if not e["profiling_name"].endswith("coalesced"):
             texts = posted.setdefault(e["pg_id"], {})
             name = _bare(e["profiling_name"])
@@ -300,14 +302,14 @@ def user_frame(frames: Any) -> str | None:
     return first
 
 
-def _groups(dump: dict[str, Any], entries: list[Entry]) -> dict[Any, Group]:
-    """Local group id -> group. Only the entries join ids to names."""
+def _groups(dump: dict[str, Any], last: dict[Any, Entry]) -> dict[Any, Group]:
+    """Local group id -> group. Only the entries (the last one of each id) join ids to names."""
     config = dump.get("pg_config") or {}
     if not isinstance(config, dict):
         raise ValueError("expected pg_config to be a table")
-    named = {e["pg_id"]: e.get("process_group") for e in entries}
     groups: dict[Any, Group] = {}
-    for local, told in named.items():
+    for local, e in last.items():
+        told = e.get("process_group")
         name, desc = (str(told[0]), str(told[1])) if told else (str(local), "")
         row = config.get(name) or {}
         groups[local] = make_group(name, desc or str(row.get("desc", "")), row.get("ranks"))
