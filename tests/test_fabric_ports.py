@@ -141,6 +141,17 @@ def test_without_peers_a_down_port_is_only_weak() -> None:
     assert [f.strength for f in roots(run("IB-PORT", *ports, names=nodes(1)))] == [Strength.WEAK]
 
 
+def test_disabled_ports_that_nobody_is_seen_to_use_are_context_not_a_fault() -> None:
+    off = [down("gpu-01", h, "disabled") for h in ("mlx5_2", "mlx5_11")]
+    found = run("IB-PORT", *off, names=())
+    assert roots(found) == []
+    assert [f.role for f in found] == [Role.CONTEXT, Role.CONTEXT]
+    event = FabricEvent(node="gpu-01", at=at(1), kind="link_down", hca="mlx5_2", line="x")
+    assert [f.subject for f in roots(run("IB-PORT", *off, event, names=()))] == ["mlx5_2/1"]
+    listed = using("gpu-01", ("mlx5_2", "mlx5_11"))
+    assert len(roots(run("IB-PORT", *off, listed, names=()))) == 2
+
+
 def test_with_two_nodes_active_beats_down() -> None:
     ports = [*without(healthy(nodes(2)), ("gpu-02", "mlx5_7")), down("gpu-02", "mlx5_7")]
     [found] = roots(run("IB-PORT", *ports, names=nodes(2)))

@@ -27,6 +27,7 @@ from sluggish.causes import Phase
 from sluggish.correlate.ib_vote import Edge, address_book, vote
 from sluggish.facts.derived import PhaseFact, Place
 from sluggish.facts.fabric import (
+    NcclNetwork,
     NcclTrouble,
 )
 from sluggish.facts.gpu import Xid
@@ -162,7 +163,37 @@ def test_an_accused_host_that_gave_no_evidence_is_only_weakly_accused() -> None:
 def test_a_link_local_address_that_several_hosts_have_names_nobody() -> None:
     lists = [using(n, address="fe80::1%ib0") for n in nodes(3)]
     assert address_book(lists, [], look(nodes(3))) == {}
-    assert run("IB-NCCL", *lists, *[lost(n, "fe80::1%ib0") for n in nodes(3)]) == ()
+    [found] = run("IB-NCCL", *lists, *[lost(n, "fe80::1%ib0") for n in nodes(3)])
+    assert (found.node, found.spots, found.strength) == (None, (), Strength.WEAK)
+
+
+def test_of_a_pair_with_a_bare_address_the_printer_alone_is_not_the_culprit() -> None:
+    [found] = roots(run("IB-NCCL", lost("gpu-01", "192.0.2.77", hca="mlx5_4"), names=()))
+    assert (found.node, found.spots) == (None, ())
+    assert "192.0.2.77" in found.says
+    assert "gpu-01" in found.says
+    assert "mlx5_4" in found.says
+
+
+def test_status_12_of_an_unknown_host_is_a_weak_sign_that_accuses_nobody() -> None:
+    [found] = roots(run("IB-NCCL", replace(lost("gpu-01", "192.0.2.7"), node=None), names=()))
+    assert (found.strength, found.spots, found.subtype) == (
+        Strength.WEAK, (), "unreachable_peer",
+    )  # fmt: skip
+    assert "no answer from 192.0.2.7" in found.says
+    [old] = roots(run("IB-NCCL", replace(lost("gpu-01", "x"), peer=None), names=()))
+    assert "does not name" in old.says
+
+
+def test_a_node_on_sockets_among_nodes_on_hcas_is_named() -> None:
+    socket = NcclNetwork(node="gpu-03", pid=1, rank=None, network="Socket")
+    lists = [using(n) for n in ("gpu-01", "gpu-02")]
+    found = roots(run("CFG-HCASET", *lists, socket, names=nodes(3)))
+    assert [(f.node, f.subtype) for f in found] == [("gpu-03", "hca_mismatch")]
+    everywhere = [replace(socket, node=n) for n in nodes(3)]
+    assert run("CFG-HCASET", *everywhere, names=nodes(3)) == ()
+    # HCAs were listed, then a plugin or sockets were chosen on the same node: no odd one
+    assert roots(run("CFG-HCASET", *lists, replace(socket, node="gpu-01"), names=nodes(2))) == []
 
 
 def test_the_vote_counts_hosts_never_lines() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sluggish.causes import Family
 from sluggish.correlate.hcas import keys, odd_nodes
 from sluggish.facts.derived import Look
-from sluggish.facts.fabric import NcclHcas, NcclTrouble
+from sluggish.facts.fabric import NcclAddress, NcclHcas, NcclNetwork, NcclTrouble
 from sluggish.facts.ib_words import natural
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.fabric.common import blind, job_node, note, several
@@ -14,10 +14,16 @@ from sluggish.rules.fabric.common import blind, job_node, note, several
 SHOWN_HCAS = 4
 
 
-@rule("CFG-HCASET", family=Family.FABRIC, needs=(NcclHcas, NcclTrouble), wants=(Look,))
+@rule(
+    "CFG-HCASET",
+    family=Family.FABRIC,
+    needs=(NcclHcas, NcclTrouble, NcclNetwork),
+    wants=(NcclAddress, Look),
+)
 def cfg_hcaset(view: View) -> Iterator[Finding]:
-    """NCCL lists fewer HCAs on some nodes than on the others."""
+    """NCCL lists fewer HCAs on some nodes than on the others, or uses none there."""
     sets = _sets(view)
+    yield from _no_hca(view)
     counts = {node: len(found) for node, found in sets.items()}
     told = next((t for t in view.all(NcclTrouble) if t.kind == "mixed_hcas"), None)
     if len(set(counts.values())) > 1:
@@ -45,6 +51,38 @@ def _sets(view: View) -> dict[str | None, frozenset[tuple[str, int]]]:
         if node := job_node(line.node, view):
             found[node] |= {key for name in line.hcas for key in keys(name)}
     return {node: frozenset(hcas) for node, hcas in found.items()}
+
+
+def _no_hca(view: View) -> Iterator[Finding]:
+    """Nodes where NCCL took sockets while it uses HCAs on others: the two cannot talk."""
+    kinds: dict[str, set[str]] = defaultdict(set)
+    for said in view.all(NcclNetwork):
+        if node := job_node(said.node, view):
+            kinds[node].add("sockets" if said.network in (None, "Socket") else "HCAs")
+    for one in view.all(NcclHcas):
+        if node := job_node(one.node, view):
+            kinds[node].add("HCAs")
+    for said in view.all(NcclAddress):
+        if "NET/Socket" in said.line and (node := job_node(said.node, view)):
+            kinds[node].add("sockets")
+    # a node that has both listed its HCAs and then took them, or a plugin
+    odd = sorted(node for node, found in kinds.items() if found == {"sockets"})
+    others = [node for node, found in kinds.items() if "HCAs" in found]
+    if odd and others:
+        yield Finding(
+            node=odd[0] if len(odd) == 1 else None,
+            subject="network",
+            role=Role.ROOT,
+            strength=Strength.STRONG,
+            says=f"{several(odd)}: NCCL uses sockets there and HCAs on {several(sorted(others))}",
+            quote=next(
+                (n.line for kind in (NcclNetwork, NcclAddress) for n in view.all(kind)
+                 if job_node(n.node, view) in odd), ""),
+            source="job log",
+            spots=tuple(Spot(node=node) for node in odd) if len(odd) <= SHOWN_HCAS else (),
+            subtype="hca_mismatch",
+            shared=len(odd) > 1,
+        )  # fmt: skip
 
 
 def _unequal(

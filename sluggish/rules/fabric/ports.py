@@ -51,11 +51,14 @@ def ib_port(view: View) -> Iterator[Finding]:
     start_up = {p for p in bad if p.node in listed and (p.hca, p.port) not in listed[p.node]}
     yield from (_left_out_note(p) for p in bad if p in start_up)
     bad = [p for p in bad if p not in start_up]
+    off = [p for p in bad if _switched_off(p, used, mine, view)]
+    yield from (_off_note(p) for p in off)
+    bad = [p for p in bad if p not in off]
     yield from _faults(bad, used, mine, view)
     gone = _no_devices(view)
     yield from (_gone(node, view) for node in gone)
     yield from _aside(mine)
-    if used and not bad and not starting and not start_up and not gone:
+    if used and not bad and not off and not starting and not start_up and not gone:
         yield _clear(used, view)
 
 
@@ -181,6 +184,27 @@ def _left_out_note(port: Port) -> Finding:
         strength=Strength.STRONG,
         source=port.source,
         spots=(spot(port),),
+    )
+
+
+def _switched_off(port: Port, used: tuple[Port, ...], mine: Used, view: View) -> bool:
+    """Disabled, and nothing says that the job uses it: switched off on purpose (trap T9).
+
+    NCCL's list, another node where it is Active, or a link that went down would say so.
+    """
+    if port.phys_state != "disabled" or mine.listed or _went_down(port, view):
+        return False
+    key = (port.hca, port.port)
+    return not any((p.hca, p.port) == key and p.state == "active" for p in used)
+
+
+def _off_note(port: Port) -> Finding:
+    return note(
+        Role.CONTEXT,
+        f"{named(port.hca, port.port)} is Disabled, ignored: nothing says that the job uses it",
+        node=port.node,
+        subject=subject(port.hca, port.port),
+        source=port.source,
     )
 
 

@@ -56,7 +56,7 @@ def ib_nccl(view: View) -> Iterator[Finding]:
     votes = edges(found, _book(view), view.all(Place), view.one(Look))
     if votes:
         yield from _judge(votes, vote(votes), view)
-    yield from _not_votes(found, bool(votes))
+    yield from _not_votes(found, bool(votes), view)
     closed = [t for t in view.all(NcclTrouble) if t.kind == "peer_closed"]
     if closed and not votes:
         yield note(
@@ -85,8 +85,9 @@ def _judge(found: tuple[Edge, ...], result: Vote, view: View) -> Iterator[Findin
     if rail:
         says = f"status 12 on {len(reporters)} hosts, all on {result.hca}: the rail or its leaf"
     elif len(hosts) == 2:
+        over = f" over {result.hca}" if result.hca else ""
         says = (
-            f"status {found[0].first.status} on the link {' - '.join(sorted(hosts))}: "
+            f"status {found[0].first.status} on the link {' - '.join(sorted(hosts))}{over}: "
             "either side or the switch between them"
         )
     else:
@@ -100,11 +101,19 @@ def _judge(found: tuple[Edge, ...], result: Vote, view: View) -> Iterator[Findin
         says=says,
         quote=quote,
         source="job log",
-        spots=tuple(Spot(node=h, hca=result.hca) for h in sorted(hosts) if not is_address(h)),
+        spots=_ends(hosts, result.hca),
         subtype="shared_fabric" if rail else "unreachable_peer",
         shared=rail,
         action="check_fabric",
     )
+
+
+def _ends(hosts: set[str], hca: str | None) -> tuple[Spot, ...]:
+    """The hosts that lost one another; of a pair both or none, the printer alone is no culprit."""
+    known = [host for host in sorted(hosts) if not is_address(host)]
+    if len(hosts) == 2 and len(known) < 2:
+        return ()
+    return tuple(Spot(node=host, hca=hca) for host in known)
 
 
 def _winner(
@@ -188,7 +197,7 @@ def _before(event: datetime | None, at: datetime | None) -> bool:
     return event is None or at is None or event <= at
 
 
-def _not_votes(found: list[NcclCompletion], voted: bool) -> Iterator[Finding]:
+def _not_votes(found: list[NcclCompletion], voted: bool, view: View) -> Iterator[Finding]:
     """What completion errors say that is no vote against a host."""
     flushes = [c for c in found if c.status == FLUSH]
     if flushes and not voted:
@@ -199,15 +208,9 @@ def _not_votes(found: list[NcclCompletion], voted: bool) -> Iterator[Finding]:
             quote=flushes[0].line,
             at=flushes[0].at,
         )
-    alone = [c for c in found if c.status == NO_ANSWER and c.peer is None]
+    alone = [c for c in found if c.status == NO_ANSWER]
     if alone and not voted:
-        yield note(
-            Role.CONTEXT,
-            f"{len(alone)} lines of status 12 without a peer (NCCL 2.9 or older): no vote possible",
-            source="job log",
-            quote=alone[0].line,
-            at=alone[0].at,
-        )
+        yield _no_vote(alone, view)
     other = [c for c in found if c.status not in (FLUSH, NO_ANSWER, NOT_READY)]
     for status in sorted({c.status for c in other}):
         mine = [c for c in other if c.status == status]
@@ -219,6 +222,26 @@ def _not_votes(found: list[NcclCompletion], voted: bool) -> Iterator[Finding]:
             quote=mine[0].line,
             at=mine[0].at,
         )
+
+
+def _no_vote(lost: list[NcclCompletion], view: View) -> Finding:
+    """Somebody got no answer; who, or from whom, the lines do not tell: no host is accused."""
+    at = min((c.at for c in lost if c.at), default=None)
+    peers = sorted({c.peer for c in lost if c.peer})
+    whom = f"no answer from {several(peers)}" if peers else (
+        "no answer from a peer that this form of the line does not name")  # fmt: skip
+    return Finding(
+        node=None,
+        subject="network",
+        role=Role.CONSEQUENCE if phase_of(at, view) is When.TEARDOWN else Role.ROOT,
+        strength=Strength.WEAK,
+        at=at,
+        says=f"status 12: {whom}; a dead peer, its link, or at the start GID and firewall",
+        quote=lost[0].line,
+        source="job log",
+        subtype="unreachable_peer",
+        action="check_fabric",
+    )
 
 
 _MEANS = {
