@@ -4,9 +4,15 @@ import re
 from collections.abc import Iterator
 
 from sluggish.causes import Family
-from sluggish.facts.fabric import NcclAddress, NcclCompletion, NcclHcas, NcclTrouble
+from sluggish.facts.fabric import (
+    NcclAddress,
+    NcclCompletion,
+    NcclHcas,
+    NcclNetwork,
+    NcclTrouble,
+)
 from sluggish.facts.host import NodeIdentity
-from sluggish.facts.log import LogSign, LogSpan, Progress
+from sluggish.facts.log import LogSign, LogSpan, NcclInit, Progress, Version
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.hostlist import fold
 from sluggish.rules.config.common import log_seen, root, stepped
@@ -65,7 +71,7 @@ def cfg_iface(view: View) -> Iterator[Finding]:
     "CFG-GID",
     family=Family.FABRIC,
     needs=(NcclTrouble, NcclCompletion),
-    wants=(NcclHcas, Progress, LogSpan),
+    wants=(NcclHcas, NcclAddress, NcclNetwork, NcclInit, Version, Progress, LogSpan),
 )
 def cfg_gid(view: View) -> Iterator[Finding]:
     """Queue pairs fail from the first connection on: GID index, VLAN, firewall or rail mapping."""
@@ -76,7 +82,7 @@ def cfg_gid(view: View) -> Iterator[Finding]:
         says = f"{len(modify)} queue pairs could not be connected: {modify[0].detail[:80]}"
         yield root(says, Strength.STRONG, quote=modify[0].line)
     failed = [c for c in view.all(NcclCompletion) if c.status == UNREACHED]
-    if not failed:
+    if not failed or not _begins(view):
         return
     roce = any("RoCE" in line.layers for line in view.all(NcclHcas)) or any(
         "ffff:" in (c.local_gid or "") for c in failed
@@ -91,6 +97,13 @@ def cfg_gid(view: View) -> Iterator[Finding]:
             "GID index, firewall or rail mapping, rather than a link that broke",
             Strength.STRONG if roce and wide else Strength.WEAK, quote=failed[0].line,
         )  # fmt: skip
+
+
+def _begins(view: View) -> bool:
+    """Whether the log shows NCCL's start: a fragment without steps is not a job without steps."""
+    if any(v.component == "nccl" for v in view.all(Version)):
+        return True
+    return any(view.all(kind) for kind in (NcclHcas, NcclAddress, NcclNetwork, NcclInit))
 
 
 @rule(
