@@ -60,3 +60,14 @@ def test_links_in_the_docs_lead_to_files() -> None:
 def test_the_bundle_format_names_every_probe() -> None:
     text = (DOCS / "bundle-format.md").read_text()
     assert [probe.ID for probe in PROBES if f"`{probe.ID}`" not in text] == []
+
+
+def test_the_screen_of_the_readme_is_real_output():
+    from sluggish.cli.demo import SEED, bundle_of
+    from sluggish.diagnose import diagnose
+    from sluggish.report import terminal
+
+    screen = terminal.render(diagnose(bundle_of(SEED))).rstrip()
+    assert f"$ scripts/run demo\n{screen}\n```" in (ROOT / "README.md").read_text(), (
+        "run scripts/regenerate"
+    )

@@ -2,9 +2,13 @@
 
 import sys
 from importlib.resources import as_file, files
+from typing import TYPE_CHECKING
 
 from sluggish.causes import EXIT_USAGE
 from sluggish.text import safe
+
+if TYPE_CHECKING:
+    from sluggish.evidence.model import Bundle
 
 SEED = "seed"
 ENDING = ".tar.gz"
@@ -33,12 +37,17 @@ def run(name: str | None, *, list_them: bool, as_json: bool, explain: bool) -> i
             file=sys.stderr,
         )
         return EXIT_USAGE
+    from sluggish.cli.diagnose import report
+
+    return report(bundle_of(name), as_json=as_json, explain=explain)
+
+
+def bundle_of(name: str) -> "Bundle":
+    """The evidence of one packaged story."""
     from dataclasses import replace
 
-    from sluggish.cli.diagnose import report
     from sluggish.evidence.open import load
     from sluggish.probes import PROBES
 
     with as_file(files("sluggish.demo") / f"{name}{ENDING}") as path:
-        bundle = replace(load([str(path)], PROBES), path=f"packaged story {name}")
-        return report(bundle, as_json=as_json, explain=explain)
+        return replace(load([str(path)], PROBES), path=f"packaged story {name}")
