@@ -22,6 +22,13 @@ XID_SHORT = re.compile(
     r"NVRM:? +Xid (?P<code>[0-9]{1,6}),? \(?PCI:(?P<pci>" + _PCI + r")\)?[:,]? ?(?P<rest>.*)$",
     re.ASCII | re.DOTALL,
 )
+# NVRM: Xid (PCI:...): 145, RLW_RXPIPE Nonfatal ...      NVRM: Xid (PCI:xxxx:xx:00): 79, ...
+# (whoever posted it left the address out: the code still tells)
+XID_NO_ADDRESS = re.compile(
+    r"NVRM: Xid \(PCI:(?=[^)]{0,20}[.xX*\u2026])[^)\n]{1,24}\): (?P<code>[0-9]{1,6})"
+    r"(?:, ?(?P<rest>.*))?$",
+    re.ASCII | re.DOTALL,
+)
 # pid=4242, name=python3, Ch 00000008        pid='<unknown>', name=<unknown>, GPU has ...
 _PID = re.compile(r"pid='?(?P<pid><unknown>|[0-9]{1,10})?'?(?:,? |$)", re.ASCII)
 _NAME = re.compile(r"name=(?P<name>[^,]{0,64})(?:, ?|$)", re.ASCII)
@@ -58,7 +65,10 @@ _FOLLOW_UP = re.compile(r"(?:Severity [0-9]|Data \{)", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XidText:
-    """An Xid line in parts, as printed. `pci` has no function digit in most drivers."""
+    """An Xid line in parts, as printed. `pci` has no function digit in most drivers.
+
+    It is empty where the address was left out of what was posted.
+    """
 
     pci: str
     code: int
@@ -92,7 +102,7 @@ class SXidText:
 
 def split_xid(text: str) -> XidText | None:
     """The parts of an Xid line; anything may stand before `NVRM:`. None: not an Xid line."""
-    found = XID.search(text) or XID_SHORT.search(text)
+    found = XID.search(text) or XID_SHORT.search(text) or XID_NO_ADDRESS.search(text)
     if not found:
         return None
     code = int(found["code"])
@@ -102,7 +112,7 @@ def split_xid(text: str) -> XidText | None:
     recovery = RECOVERY.search(words) if code == 154 else None
     reset = _RESET.search(words) if code in (94, 95) else None
     parts = XidText(
-        pci=found["pci"],
+        pci=found.groupdict().get("pci") or "",
         code=code,
         pid=pid,
         process=process,

@@ -105,6 +105,7 @@ class _Log:
         raw = list(self._lines(0, HEAD_LINES))
         self.head = [split(line, origin) for line in raw]
         self.stamped = any(_OWN.match(line) or _SYSLOG_KERNEL.match(line) for line in raw)
+        self.pasted = any(_PASTED.match(line) for line in raw)
         self.hosts = {line.host for line in self.head if line.host}
         self.node = origin.node or next((line.host for line in self.head if line.host), None)
         relative = any(line.form in ("delta", "minute") for line in self.head)
@@ -115,8 +116,8 @@ class _Log:
             self._walk()
 
     def is_kernel_log(self) -> bool:
-        """Whether its first lines carry stamps of a kernel log."""
-        return self.stamped
+        """Whether its first lines carry stamps of a kernel log, or the kernel's own words."""
+        return self.stamped or self.pasted
 
     def events(self) -> Iterator[Any]:
         """The facts of all lines that hold a needle, as they stand in the log."""
@@ -242,7 +243,7 @@ def sniff(head: bytes) -> bool:
     lines = [line[:LINE_LIMIT] for line in lines if line]
     if not lines:
         return False
-    if _PASTED.match(lines[0]):
+    if any(_PASTED.match(line) for line in lines):
         return True
     own = [bool(_OWN.match(line)) for line in lines if not _KMSG_TAG.match(line)]
     if _most(own) or (len(own) > 2 and _most(own[1:-1])):  # the ends may be cut
@@ -257,7 +258,7 @@ def _most(marks: list[bool]) -> bool:
 _KMSG_TAG = re.compile(r" [A-Z]{3,20}=")  # ` SUBSYSTEM=pci`: goes with the record before it
 # stamps that nobody but the kernel's own tools print
 _OWN = re.compile(
-    r"(?:<[0-9]{1,3}>)?\[ *[0-9]{1,10}\.[0-9]{6}(?: *<[ 0-9.+]{1,24}>)?\]"  # dmesg
+    r"(?:<[0-9]{1,3}>)?\[ *[0-9]{1,9}\.[0-9]{6}(?: *<[ 0-9.+]{1,24}>)?\]"  # dmesg
     r"|\[ *\+[0-9]{1,10}\.[0-9]{6}\]|\[[A-Z][a-z]{2} ?[0-9]{1,2} [0-9]{2}:[0-9]{2}\] "  # dmesg -e
     r"|\[\w{2,6}\.? +\w{3,6}\.? +[0-9]{1,2} [0-9:]{8} [0-9]{4}\] "  # dmesg -T
     r"|[0-9-]{10}T[0-9:]{8},[0-9]{6}[+-][0-9]{2}:?[0-9]{2} "  # dmesg --time-format iso
@@ -273,8 +274,14 @@ _SYSLOG_KERNEL = re.compile(
     r"|[+-][0-9]{2}:?[0-9]{2}))?)"
     r" [A-Za-z0-9][A-Za-z0-9._-]{0,252} kernel(?:\[[0-9]{1,8}\])?(?:: | - - - | [0-9]+ - - )"
 )
-# a few lines pasted without a stamp, or with the time alone
+# a few lines pasted without a stamp, with the time alone, or with seconds that were rounded:
+# [ 1843.31] NVRM: Xid ...     19:14:43  NVRM: Xid ...     kernel: NVRM: ...     Out of memory: Kill
 _PASTED = re.compile(
-    r"(?:\[?[0-9:]{8}\]? +)?(?:kernel: +)?(?:NVRM: |nvidia-nvswitch[0-9]+: SXid "
-    r"|mlx5_core [0-9a-f]{4}:)"
+    r"(?:\[ *[0-9]{1,9}\.[0-9]{1,9}\] *|\[?[0-9:]{8}\]? +)?(?:kernel: +)?"
+    r"(?:NVRM: |nvidia-nvswitch[0-9]+: SXid |(?:mlx5_core|pcieport) [0-9a-f]{4}:"
+    r"|infiniband mlx5_[0-9]|Out of memory: Kill|Memory cgroup out of memory: Kill"
+    r"|oom-kill:constraint=|[\w./:-]{1,40} invoked oom-killer"
+    r"|INFO: task [^\n]{1,80} blocked for more"
+    r"|watchdog: BUG: soft lockup|LustreError: |Lustre: |nfs: server |\{[0-9]\}\[Hardware Error\]"
+    r"|mce: \[Hardware Error\]|EDAC MC[0-9])"
 )

@@ -55,8 +55,10 @@ def read(record: Record) -> Xid | SXid | GpuTrouble | None:
 
 def _xid(record: Record) -> Xid | None:
     parts = split_xid(record.text)
-    address = pci(parts.pci) if parts else None
-    if parts is None or address is None:
+    if parts is None:
+        return None
+    address = pci(parts.pci) if parts.pci else ""  # left out by whoever posted the line
+    if address is None:
         return None
     return Xid(
         node=record.node, at=record.at, order=record.order, line=record.line,

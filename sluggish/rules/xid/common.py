@@ -80,12 +80,12 @@ def spot(now: Scene, node: str | None, pci: str | None, pid: int | None) -> Spot
         pid=pid if pid is not None else (place.pid if place else None),
         gpu_index=gpu.index if gpu else index,
         gpu_uuid=gpu.uuid if gpu else (place.gpu_uuid if place else None),
-        gpu_pci=pci,
+        gpu_pci=pci or None,
     )
 
 
 def _at(place: Place, pci: str | None, gpu: Gpu | None) -> bool:
-    if pci is None:
+    if not pci:
         return False
     if place.gpu_pci:
         return place.gpu_pci == pci
@@ -101,7 +101,7 @@ def is_others(now: Scene, node: str | None, pci: str | None) -> bool:
     share = now.look.gpus_per_node if now.look else None
     here = [p for p in now.places if same_node(p.node, node)]
     placed = [p for p in here if p.gpu_pci or p.gpu_uuid or p.gpu_index is not None]
-    if pci is None or share is None or len(placed) < share:
+    if not pci or share is None or len(placed) < share:
         return False
     gpu = gpu_at(now, node, pci)
     listed = any(same_node(g.node, node) for g in now.gpus)
@@ -116,7 +116,7 @@ def standing(now: Scene, node: str | None, pci: str | None) -> bool | None:
     None where nvidia-smi was not read on the node.
     """
     here = [g for g in now.gpus if same_node(g.node, node) and g.pci]
-    if not here or pci is None:
+    if not here or not pci:
         return None
     gpu = next((g for g in here if g.pci == pci), None)
     if gpu is None:
