@@ -5,7 +5,9 @@ Everything is taken while they hang: dumps and stacks by a thread of each rank, 
 finished, no members of groups; a stopped, killed or aborted rank leaves none.
 """
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import signal
@@ -18,6 +20,8 @@ from typing import Any
 import pytest
 from realranks import evidence
 from realranks.job import Case, hang, launched, run_and_end, started
+
+from sluggish.cli import diagnose, ranks
 
 pytestmark = [
     pytest.mark.torch,
@@ -51,7 +55,7 @@ class Told:
 def sluggish(command: str, *paths: Path) -> Told:
     done = subprocess.run(
         [sys.executable, "-m", "sluggish", command, *paths, "--json"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": ""},
         capture_output=True,
         check=False,
     )
@@ -59,30 +63,38 @@ def sluggish(command: str, *paths: Path) -> Told:
     return Told(done.returncode, json.loads(done.stdout))
 
 
+def quick(command: str, *paths: Path) -> Told:
+    """The same without a process of its own."""
+    run = {"diagnose": diagnose.run, "ranks": ranks.run}[command]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = run([str(path) for path in paths], as_json=True)
+    return Told(code, json.loads(out.getvalue()))
+
+
 def hung(case: Case, folder: Path) -> Path:
     """Run a case into its hang; its evidence, and what holds of every hang is asserted."""
-    with started(case, folder) as ranks:
-        hang(ranks)
-        pid = ranks.processes[case.culprit].pid
-        living = [r for r, p in enumerate(ranks.processes) if p.poll() is None]
+    with started(case, folder) as job:
+        hang(job)
+        pid = job.processes[case.culprit].pid
+        living = [r for r, p in enumerate(job.processes) if p.poll() is None]
     if evidence.may_trace():
-        spied = {p.stem for p in (ranks.evidence / "stacks").glob("pyspy_*")}
+        spied = {p.stem for p in (job.evidence / "stacks").glob("pyspy_*")}
         assert spied == {f"pyspy_rank_{rank}" for rank in living}
-    no_innocent_is_named(case, ranks.evidence)
-    whole = sluggish("diagnose", ranks.evidence)
+    no_innocent_is_named(case, job.evidence)
+    whole = sluggish("diagnose", job.evidence)
     assert [c["pid"] for c in whole.culprits] == [pid]
-    assert sluggish("ranks", ranks.evidence).ranks == [case.culprit]
-    return ranks.evidence
+    assert sluggish("ranks", job.evidence).ranks == [case.culprit]
+    return job.evidence
 
 
 def no_innocent_is_named(case: Case, found: Path) -> None:
     """Whatever part of the evidence somebody has: the culprit, or nobody; and never all is well."""
     for parts in PARTS:
         for command in ("diagnose", "ranks") if "dumps" in parts else ("diagnose",):
-            told = sluggish(command, *(found / part for part in parts))
+            told = quick(command, *(found / part for part in parts))
             assert set(told.ranks) <= {case.culprit}, (command, parts)
             assert told.code != 0, (command, parts)
-    assert "scontrol update" not in json.dumps(sluggish("diagnose", found).document)
+    assert "scontrol update" not in json.dumps(quick("diagnose", found).document)
 
 
 def test_a_rank_in_another_collective_is_a_mismatch_with_its_source_line(tmp_path: Path):
@@ -172,26 +184,26 @@ def test_a_smaller_tensor_makes_gloo_abort_its_own_rank(tmp_path: Path):
 
 def test_a_larger_tensor_makes_gloo_abort_its_innocent_neighbour(tmp_path: Path):
     case = Case(name="size_large", world=6, culprit=2, silent=(3,))
-    with started(case, tmp_path) as ranks:
-        hang(ranks)
+    with started(case, tmp_path) as job:
+        hang(job)
     for parts in (["dumps"], ["dumps", "logs"], ["dumps", "procs"], ["."]):
-        told = sluggish("diagnose", *(ranks.evidence / part for part in parts))
+        told = sluggish("diagnose", *(job.evidence / part for part in parts))
         assert (told.verdict, told.ranks) == (("rank_desync", "size_mismatch"), [2]), parts
     for parts in (["logs"], ["stacks"], ["logs", "procs"]):
-        assert sluggish("diagnose", *(ranks.evidence / part for part in parts)).ranks == [], parts
+        assert sluggish("diagnose", *(job.evidence / part for part in parts)).ranks == [], parts
 
 
 def test_a_healthy_job_is_never_blamed_in_mid_run_or_at_its_end(tmp_path: Path):
     case, running = Case(name="healthy", world=4, culprit=-1), tmp_path / "running"
     evidence.folders(running)
-    with started(case, tmp_path) as ranks:
-        run_and_end(ranks, running)
-        assert [process.returncode for process in ranks.processes] == [0] * 4
+    with started(case, tmp_path) as job:
+        run_and_end(job, running)
+        assert [process.returncode for process in job.processes] == [0] * 4
     for dumps in (running / "dumps", tmp_path / "finished" / "dumps"):
         assert len(list(dumps.iterdir())) == 4
         answer = sluggish("ranks", dumps)
         assert (answer.code, answer.document["state"]) == (0, "none")
-        for paths in ([dumps], [dumps, ranks.evidence / "logs"]):
+        for paths in ([dumps], [dumps, job.evidence / "logs"]):
             told = sluggish("diagnose", *paths)
             assert told.ranks == []
             assert told.verdict[0] in ("progressing", "unknown", "not_running")

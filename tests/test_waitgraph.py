@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from evalgen.flight_recorder import Group, hashed_name, pickled
@@ -252,8 +253,37 @@ def test_an_older_dump_of_one_rank_makes_no_false_mismatch():
             recorder.collective(g, "all_reduce", [[8]], [[8]], at_ns=2 * 10**18)
             files[rank] = job.files()[rank]
     wait = ask(facts_of(files))
-    assert wait.state in ("host_stuck", "unobserved")
-    assert set(blamed(wait)) <= {9}
+    assert (wait.state, blamed(wait), wait.unobserved) == ("unobserved", [], (9,))
+
+
+@pytest.mark.parametrize(("failed", "state"), [(1, "host_stuck"), (2, "unobserved")])
+def test_on_gloo_one_finished_operation_may_have_failed_and_two_prove_an_older_dump(failed, state):
+    job = fsdp(4, backend="gloo")
+    g = job.groups[0]
+    early = job.files()[2]
+    for rank, recorder in job.recorders.items():
+        for _ in range(failed):
+            call = recorder.collective(g, "all_reduce", [[8]], [[8]], at_ns=2 * 10**18)
+            if rank == 0:
+                recorder.complete(call, at_ns=2 * 10**18 + TOOK_NS)
+        if rank != 0:
+            recorder.collective(g, "all_reduce", [[8]], [[8]], at_ns=2 * 10**18)
+    files = {**job.files(), 2: early}
+    assert ask(facts_of(files)).state == state
+
+
+@pytest.mark.parametrize(
+    ("written_after_ms", "state"), [(-4, "none"), (900, "none"), (1100, "host_stuck")]
+)
+def test_dumps_of_a_moving_job_taken_moments_apart_blame_nobody(written_after_ms, state):
+    moved: Facts = []
+    for fact in facts_of(fsdp(8, 2, "missing").files()):
+        if isinstance(fact, RankRecord):
+            assert fact.last_created_at
+            late = timedelta(milliseconds=written_after_ms)
+            fact = replace(fact, taken_at=fact.last_created_at + late)
+        moved.append(fact)
+    assert ask(moved).state == state
 
 
 def test_a_wrapped_ring_still_names_the_rank():

@@ -38,7 +38,9 @@ from sluggish.facts.store import Facts
 
 __all__ = ["label", "show", "wait_for", "who_waits"]
 
-MOVING_S = 1.0  # younger when the dump was written: the job may simply be running
+MOVING_S = 1.0
+"""Younger when the dump was written: the job may simply be running. A file's time lags behind the
+clock by a tick (4 to 10 ms), so the newest operation may seem to be of the future."""
 NODES_KEPT = 64  # places in one group; a hung group has two or three, a running one may have many
 
 
@@ -85,7 +87,7 @@ def _set_moving_aside(scene: Scene) -> None:
         if s.at and s.at[1].enqueued_at and s.records[0].taken_at
     ]
     waiting = [s for s in scene.standings.values() if s.at]
-    if waiting and len(ages) == len(waiting) and all(0 <= age < MOVING_S for age in ages):
+    if waiting and len(ages) == len(waiting) and all(abs(age) < MOVING_S for age in ages):
         for standing in waiting:
             standing.at, standing.batch = None, ()
         scene.notes.append("operations were pending for less than a second: the job moves")
@@ -220,6 +222,7 @@ def _drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
                 or not _posted(scene.standings[r], head, node.op.seq)
             }
             stale |= group_waits
+    stale |= _left_behind(scene, nodes)
     if not stale:
         return
     scene.notes.append(
@@ -234,6 +237,29 @@ def _drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
         scene.unobserved.add(rank)
     for key in [k for k, n in nodes.items() if n.joined <= stale]:
         del nodes[key]
+
+
+def _left_behind(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> set[int]:
+    """Ranks that others wait for, whose peers have finished later collectives of the group.
+
+    On Gloo a finished one may have failed, but a program does not post another after that.
+    """
+    behind: set[int] = set()
+    for number in {node.group for node in nodes.values() if node.op.peer is None}:
+        ends = {
+            op.seq
+            for rank in scene.groups[number].ranks
+            if (standing := scene.standings.get(rank)) and number in standing.heads
+            for op in standing.heads[number].recent
+            if not one_sided(op)
+        }
+        proof = sorted(ends)[-2:] if number in scene.gloo else sorted(ends)[-1:]
+        waited = {r for n in nodes.values() if n.group == number for r in n.waits}
+        for rank in waited if len(proof) == 1 + (number in scene.gloo) else ():
+            head = scene.standings[rank].heads.get(number)
+            if head and head.last_enqueued is not None and head.last_enqueued < proof[0]:
+                behind.add(rank)
+    return behind
 
 
 def _settle_mismatches(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
