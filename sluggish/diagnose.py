@@ -15,7 +15,7 @@ from sluggish.evidence.open import text_of
 from sluggish.facts.collective import Wait
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
 from sluggish.facts.gpu import Gpu
-from sluggish.facts.store import Facts, read
+from sluggish.facts.store import Facts, Mapper, read
 from sluggish.findings import ask_all
 from sluggish.job import Job, NodeState, current
 from sluggish.probes import PROBES
@@ -26,9 +26,9 @@ from sluggish.verdict.decide import decide
 from sluggish.verdict.model import Diagnosis, Summary
 
 
-def diagnose(bundle: Bundle) -> Diagnosis:
-    """Everything after the evidence is a pure function of it."""
-    facts = gather(bundle, PROBES)
+def diagnose(bundle: Bundle, mapper: Mapper = map) -> Diagnosis:
+    """Everything after the evidence is a pure function of it; `mapper` may use processes."""
+    facts = gather(bundle, PROBES, mapper)
     findings = ask_all(RULES, facts)
     case = Case(
         findings=findings,
@@ -56,9 +56,9 @@ def diagnose(bundle: Bundle) -> Diagnosis:
     )
 
 
-def gather(bundle: Bundle, probes: Sequence[ModuleType]) -> Facts:
+def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -> Facts:
     """Evidence to facts, then the derived facts in the order in which they need one another."""
-    facts = read(bundle, probes, text_of)
+    facts = read(bundle, probes, text_of, mapper)
     seen = look(bundle, facts)
     facts.add(seen)
     for place in places(facts):

@@ -26,11 +26,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.evalgen.flight_recorder import PREFIX, Group, Recorder, frame, pickled
 
+ROOT = Path(__file__).parents[2]
 ENTRIES = 2_000
 FRAMES = 34
 SITES = 24
@@ -84,7 +84,8 @@ def varied(content: bytes) -> Iterator[bytes]:
         if 0 <= struct.unpack("<q", found[1])[0] - START_NS < 10**15
     ]
     told = [struct.unpack_from("<q", content, place)[0] for place in places]
-    pieces = [content[a:b] for a, b in zip([0, *[p + 8 for p in places]], [*places, None])]
+    starts, ends = [0, *[p + 8 for p in places]], [*places, None]
+    pieces = [content[a:b] for a, b in zip(starts, ends, strict=True)]
     for rank in range(1 << 30):
         jitter = [t + (rank * 7_919 + i * 104_729) % 900_001 for i, t in enumerate(told)]
         packed = struct.pack(f"<{len(jitter)}q", *jitter)

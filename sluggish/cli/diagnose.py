@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 
 from sluggish.causes import EXIT_CODES, EXIT_NOTHING
+from sluggish.cli.reading import mapper
 from sluggish.cli.screen import look_of, show
 from sluggish.diagnose import diagnose
 from sluggish.evidence.model import Bundle
@@ -24,7 +25,7 @@ def run(paths: Sequence[str], *, as_json: bool = False, explain: bool = False) -
 
 def report(bundle: Bundle, *, as_json: bool, explain: bool) -> int:
     """Print the diagnosis of a bundle."""
-    diagnosis = diagnose(bundle)
+    diagnosis = diagnose(bundle, mapper())
     if as_json:
         from sluggish.report.json import render
 

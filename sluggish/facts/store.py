@@ -8,6 +8,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from sluggish.evidence.model import Bundle, Clock, Evidence
+from sluggish.evidence.workers import Lost
 from sluggish.facts.origin import Origin
 
 T = TypeVar("T")
@@ -64,8 +65,24 @@ class Facts:
         return "not collected"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """What a probe made of one piece of evidence."""
+
+    found: list[Any]
+    why: str | None = None
+    """Why it is not all, or nothing."""
+
+
+Mapper = Callable[[Callable[[Evidence], Parsed], Sequence[Evidence]], Iterable[Parsed | Lost]]
+"""`map`, or one that spreads the work over processes."""
+
+
 def read(
-    bundle: Bundle, probes: Sequence[ModuleType], text_of: Callable[[Evidence, ModuleType], Any]
+    bundle: Bundle,
+    probes: Sequence[ModuleType],
+    text_of: Callable[[Evidence, ModuleType], Any],
+    mapper: Mapper = map,
 ) -> Facts:
     """Run every piece of evidence through its probe. A failure becomes a Gap and the rest goes on.
 
@@ -74,29 +91,34 @@ def read(
     facts = Facts()
     by_id = {probe.ID: probe for probe in probes}
     clocks = {clock.node: clock for clock in bundle.clocks}
-    for item in bundle.evidence:
+
+    def parsed(item: Evidence) -> Parsed:
+        probe = by_id.get(item.probe)
+        return _parsed(bundle, item, probe, clocks, text_of) if probe else Parsed(found=[])
+
+    for item, outcome in zip(bundle.evidence, mapper(parsed, bundle.evidence), strict=True):
         probe = by_id.get(item.probe)
         if probe is None:
             why = f"no probe named {item.probe} in this version"
             facts.gaps.append(
                 Gap(node=item.node, fact=None, probe=item.probe, why=why, path=item.path)
             )
-            continue
-        _read_one(facts, bundle, item, probe, clocks, text_of)
+        elif isinstance(outcome, Lost):
+            _blind(facts, item, probe, f"not readable: {outcome.why}")
+        else:
+            _file(facts, item, probe, outcome)
     return facts
 
 
-def _read_one(
-    facts: Facts,
+def _parsed(
     bundle: Bundle,
     item: Evidence,
     probe: ModuleType,
     clocks: dict[str, Clock],
     text_of: Callable[[Evidence, ModuleType], Any],
-) -> None:
+) -> Parsed:
     if item.error and not item.size:
-        _blind(facts, item, probe, _say(item))
-        return
+        return Parsed(found=[], why=_say(item))
     found: list[Any] = []
     shift = _shift(clocks.get(item.node or ""))
     try:
@@ -104,16 +126,19 @@ def _read_one(
             found.append(on_our_clock(fact, shift) if shift else fact)
     except ValueError as problem:
         # an answer cut short: what it showed is true, but it cannot say "none" or "all"
-        for fact in found:
-            facts.add(fact)
-        _blind(facts, item, probe, f"not understood: {problem}")
-        return
+        return Parsed(found=found, why=f"not understood: {problem}")
     except OSError as problem:
-        _blind(facts, item, probe, f"not readable: {problem.strerror or problem}")
-        return
-    nodes = {getattr(fact, "node", None) for fact in found} | {item.node}
-    for fact in found:
+        return Parsed(found=[], why=f"not readable: {problem.strerror or problem}")
+    return Parsed(found=found)
+
+
+def _file(facts: Facts, item: Evidence, probe: ModuleType, outcome: Parsed) -> None:
+    for fact in outcome.found:
         facts.add(fact)
+    if outcome.why is not None:
+        _blind(facts, item, probe, outcome.why)
+        return
+    nodes = {getattr(fact, "node", None) for fact in outcome.found} | {item.node}
     for kind in probe.FACTS:
         facts.seen[kind] |= nodes
     if not item.error:
