@@ -1,15 +1,21 @@
 """Facts -> the answer of `sluggish ranks`: who waits for whom, and nothing else."""
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 from sluggish.correlate.late import late_ranks
+from sluggish.correlate.locate import places
 from sluggish.correlate.stacks import grouped
+from sluggish.correlate.timeline import look
 from sluggish.correlate.waitgraph import label, wait_for
+from sluggish.evidence.model import Bundle
+from sluggish.evidence.open import text_of
 from sluggish.facts.collective import Group, GroupHead, RankRecord, Wait, WaitRoot
 from sluggish.facts.derived import Place
 from sluggish.facts.host import Stack
-from sluggish.facts.store import Facts
+from sluggish.facts.store import Facts, Mapper, read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,17 +86,27 @@ class RanksAnswer:
     """Ranks with equal stacks and what they do, smallest group first."""
 
 
+def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -> Facts:
+    """Evidence to facts, with where the ranks live and who waits for whom."""
+    facts = read(bundle, probes, text_of, mapper)
+    facts.add(look(bundle, facts))
+    for place in places(facts):
+        facts.add(place)
+    facts.add(wait_for(facts))
+    return facts
+
+
 def ranks_answer(facts: Facts) -> RanksAnswer:
     """Pure: the same facts in any order give the same answer."""
     wait = next(iter(facts.all(Wait)), None) or wait_for(facts)
-    places = {place.rank: place for place in facts.all(Place)}
+    at = {place.rank: place for place in facts.all(Place)}
     slow = (
         tuple(
             _culprit(
                 WaitRoot(
                     rank=rank, group=group, doing=f"waits {own:.0f} ms, others {usual:.0f} ms"
                 ),
-                places,
+                at,
             )
             for rank, group, own, usual in _once_a_rank(facts)
         )
@@ -99,7 +115,7 @@ def ranks_answer(facts: Facts) -> RanksAnswer:
     )
     return RanksAnswer(
         state=wait.state,
-        culprits=tuple(_culprit(root, places) for root in wait.roots),
+        culprits=tuple(_culprit(root, at) for root in wait.roots),
         slow=slow,
         unobserved=wait.unobserved,
         groups=group_states(facts),
@@ -125,8 +141,8 @@ def _once_a_rank(facts: Facts) -> list[tuple[int, Group, float, float]]:
     return list(best.values())
 
 
-def _culprit(root: WaitRoot, places: dict[int, Place]) -> RankCulprit:
-    place = places.get(root.rank)
+def _culprit(root: WaitRoot, at: dict[int, Place]) -> RankCulprit:
+    place = at.get(root.rank)
     gpu = RankGpu()
     if place:
         gpu = RankGpu(index=place.gpu_index, uuid=place.gpu_uuid, pci=place.gpu_pci)

@@ -1,16 +1,18 @@
 """`sluggish ranks PATH...`: who waits for whom, from dumps, RAS answers and logs alone."""
 
 import gc
+import os
 from collections.abc import Sequence
 
 from sluggish.causes import EXIT_CODES, EXIT_NOTHING, Cause
-from sluggish.cli.diagnose import nothing
 from sluggish.cli.reading import mapper
 from sluggish.cli.screen import show
-from sluggish.diagnose import gather
+from sluggish.evidence.bundle import MANIFEST
+from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import load
-from sluggish.probes import PROBES
-from sluggish.ranks import ranks_answer
+from sluggish.facts.store import Facts
+from sluggish.probes import flight_recorder
+from sluggish.ranks import gather, ranks_answer
 
 
 def run(paths: Sequence[str], *, as_json: bool = False, as_csv: bool = False) -> int:
@@ -19,12 +21,13 @@ def run(paths: Sequence[str], *, as_json: bool = False, as_csv: bool = False) ->
 
     gc.disable()  # facts have no cycles, and of thousands of dumps there are many
     try:
-        bundle = load(paths, PROBES)
-        facts = gather(bundle, PROBES, mapper())
+        bundle, facts = _read(paths)
         answer = ranks_answer(facts)
     finally:
         gc.enable()
     if not answer.sources:
+        from sluggish.cli.diagnose import nothing
+
         nothing(bundle, "no dump, RAS answer or watchdog line here tells of collectives")
         if not as_json:
             return EXIT_NOTHING
@@ -37,3 +40,15 @@ def run(paths: Sequence[str], *, as_json: bool = False, as_csv: bool = False) ->
     if answer.culprits:
         return EXIT_CODES[Cause.RANK_DESYNC]
     return 0 if answer.state == "none" else EXIT_CODES[Cause.UNKNOWN]
+
+
+def _read(paths: Sequence[str]) -> tuple[Bundle, Facts]:
+    """Folders that hold dumps alone need one probe; loading all of them takes longer than this."""
+    if all(os.path.isdir(p) and not os.path.exists(os.path.join(p, MANIFEST)) for p in paths):
+        dumps = load(paths, (flight_recorder,))
+        if dumps.loose and dumps.evidence and not dumps.unread:
+            return dumps, gather(dumps, (flight_recorder,), mapper())
+    from sluggish.probes import PROBES
+
+    bundle = load(paths, PROBES)
+    return bundle, gather(bundle, PROBES, mapper())

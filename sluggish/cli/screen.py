@@ -1,14 +1,19 @@
 """What the terminal can show, and writing to it."""
 
+from __future__ import annotations
+
 import os
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from sluggish.report.terminal import Look
+if TYPE_CHECKING:
+    from sluggish.report.terminal import Look
 
 
 def look_of(stream: TextIO) -> Look:
     """Colour only on a terminal and without NO_COLOR; glyphs only where the encoding has them."""
+    from sluggish.report.terminal import Look
+
     dumb = os.environ.get("TERM") == "dumb"
     colour = stream.isatty() and not os.environ.get("NO_COLOR") and not dumb
     try:

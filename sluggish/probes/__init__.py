@@ -1,49 +1,66 @@
-"""The probes, in the order in which a report lists them. Adding one is a module and a line here."""
+"""The probes, in the order in which a report lists them. Adding one is a module and a line here.
+
+`PROBES` is made when it is first asked for: a look at dumps alone needs one probe of the twenty,
+and all of them take as long to load as 40 dumps to read.
+"""
 
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from sluggish.probes import (
-    flight_recorder,
-    gpu_bus,
-    gpu_samples,
-    ib_counters,
-    ib_ports,
-    ibstat,
-    ibstatus,
-    ibv_devinfo,
-    identity,
-    job_log,
-    kernel_log,
-    memory,
-    mounts,
-    nccl_ras,
-    nvidia_smi,
-    rank_procs,
-    sacct,
-    slurm_job,
-    slurm_node,
-    stacks,
-)
+if TYPE_CHECKING:
+    PROBES: tuple[ModuleType, ...]
 
-PROBES: tuple[ModuleType, ...] = (
-    slurm_job,
-    slurm_node,
-    sacct,
-    identity,
-    kernel_log,
-    nvidia_smi,
-    gpu_samples,
-    gpu_bus,
-    ibstat,
-    ibstatus,
-    ibv_devinfo,
-    ib_ports,
-    ib_counters,
-    rank_procs,
-    memory,
-    mounts,
-    job_log,
-    flight_recorder,
-    nccl_ras,
-    stacks,
-)
+
+def __getattr__(name: str) -> tuple[ModuleType, ...]:
+    if name != "PROBES":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = found = _all()
+    return found
+
+
+def _all() -> tuple[ModuleType, ...]:
+    from sluggish.probes import (
+        flight_recorder,
+        gpu_bus,
+        gpu_samples,
+        ib_counters,
+        ib_ports,
+        ibstat,
+        ibstatus,
+        ibv_devinfo,
+        identity,
+        job_log,
+        kernel_log,
+        memory,
+        mounts,
+        nccl_ras,
+        nvidia_smi,
+        rank_procs,
+        sacct,
+        slurm_job,
+        slurm_node,
+        stacks,
+    )
+
+    return (
+        slurm_job,
+        slurm_node,
+        sacct,
+        identity,
+        kernel_log,
+        nvidia_smi,
+        gpu_samples,
+        gpu_bus,
+        ibstat,
+        ibstatus,
+        ibv_devinfo,
+        ib_ports,
+        ib_counters,
+        rank_procs,
+        memory,
+        mounts,
+        job_log,
+        flight_recorder,
+        nccl_ras,
+        stacks,
+    )
