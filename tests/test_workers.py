@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from evalgen.flight_recorder import pickled
+from fr_scenes import fsdp, tp_dp
 
 from sluggish.evidence import workers
 from sluggish.evidence.model import Evidence
@@ -17,8 +19,6 @@ from sluggish.evidence.workers import Lost, forked, spread
 from sluggish.facts.collective import Group, GroupHead
 from sluggish.facts.store import read
 from sluggish.probes import PROBES
-from tests.evalgen.flight_recorder import pickled
-from tests.fr_scenes import fsdp, tp_dp
 
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="forks")

@@ -26,9 +26,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parents[2] / "tests")]
 
-from tests.evalgen.flight_recorder import PREFIX, Group, Recorder, frame, pickled
+from evalgen.flight_recorder import PREFIX, Group, Recorder, frame, pickled
 
 ROOT = Path(__file__).parents[2]
 ENTRIES = 2_000
