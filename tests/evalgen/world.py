@@ -153,6 +153,12 @@ class Node:
     memory_gib: int = 2015
     available_gib: tuple[float, float] = (1480.0, 1480.0)
     pressure: float = 0.0
+    cpu_pressure: float = 0.0
+    """Per cent of the last 10 s in which some task waited for memory, for CPU."""
+    cmdline: str = ""
+    """What the kernel was started with beside the usual."""
+    strangers: list[tuple[int, str, float]] = field(default_factory=list)
+    """(pid, name, cores) of processes that are not the job's."""
     cgroup_limit_gib: float | None = None
     cgroup_gib: tuple[float, float] = (310.0, 310.0)
     oom_kills: int = 0
@@ -181,6 +187,8 @@ class Rank:
     cpu_cores: float = 1.3
     """CPU seconds a second over the window."""
     rss_gib: float = 18.4
+    rss_growth: float = 0.0
+    """GiB a second."""
     read_rate: int = 4096
     write_rate: int = 1024
     doing: str = "spin"
@@ -234,6 +242,9 @@ class World:
     env: dict[str, str] = field(default_factory=dict)
     ras: bool = True
     log_style: str = "logging"
+    noise: tuple[str, ...] = ()
+    """What befalls the text of the log on its way: see render/noise.py."""
+    arch: str = "x86_64"
     launch: str = "srun"
     window_s: float = 10.0
     missing: dict[tuple[str, str], str] = field(default_factory=dict)

@@ -19,15 +19,17 @@ def identity(world: World, node: Node) -> str:
     now = world.taken_at - 20 + node.offset_s
     sign = "-" if node.zone_s < 0 else "+"
     zone = f"{sign}{abs(node.zone_s) // 3600:02d}{abs(node.zone_s) % 3600 // 60:02d}"
+    m = world.arch
+    usual = f"BOOT_IMAGE=/vmlinuz-{node.kernel} root=UUID=6ac0"
     parts = {
         "hostname": node.name,
-        "uname -a": f"Linux {node.name} {node.kernel} #44-Ubuntu SMP PREEMPT_DYNAMIC x86_64 "
-        "x86_64 x86_64 GNU/Linux",
+        "uname -a": f"Linux {node.name} {node.kernel} #44-Ubuntu SMP PREEMPT_DYNAMIC {m} "
+        f"{m} {m} GNU/Linux",
         "date +%s.%N": f"{now:.6f}000",
         "date +%z": zone,
         "/proc/uptime": f"{now - node.offset_s - node.boot_at:.2f} 17203341.20",
         "/proc/sys/kernel/random/boot_id": node.boot_id,
-        "/proc/cmdline": f"BOOT_IMAGE=/vmlinuz-{node.kernel} root=UUID=6ac0 ro iommu=pt",
+        "/proc/cmdline": f"{usual} ro {node.cmdline or 'iommu=pt'}",
     }
     return "\n".join(_section(k, v) for k, v in parts.items())
 
@@ -47,6 +49,8 @@ def memory(world: World, node: Node, sample: str) -> str:
     full = f"avg10={p * 0.8:.2f} avg60={p * 0.7:.2f} avg300={p * 0.3:.2f} total={int(p * 9e6)}"
     some = f"avg10={p:.2f} avg60={p * 0.9:.2f} avg300={p * 0.4:.2f} total={int(p * 1.1e7)}"
     calm = "avg10=0.00 avg60=0.02 avg300=0.00 total=81234"
+    c = node.cpu_pressure
+    cpu = f"avg10={c:.2f} avg60={c * 0.97:.2f} avg300={c * 0.9:.2f} total={int(c * 4e7)}"
     current = int(node.cgroup_gib[k] * GIB)
     limit = "max" if node.cgroup_limit_gib is None else str(int(node.cgroup_limit_gib * GIB))
     peak = max(int(max(node.cgroup_gib) * GIB), current)
@@ -55,7 +59,7 @@ def memory(world: World, node: Node, sample: str) -> str:
         "/proc/meminfo": meminfo,
         "/proc/pressure/memory": f"some {some}\nfull {full}",
         "/proc/pressure/io": f"some {calm}\nfull {calm}",
-        "/proc/pressure/cpu": f"some {calm}\nfull {calm}",
+        "/proc/pressure/cpu": f"some {cpu}\nfull {calm}",
         f"{cg}/memory.current": str(current),
         f"{cg}/memory.max": limit,
         f"{cg}/memory.peak": str(peak),
@@ -94,6 +98,7 @@ def rank_procs(world: World, node: Node, sample: str) -> str:
         if rank.node is node and rank.alive:
             out.append(_process(world, rank, sample))
             out += [_worker(world, rank, w, sample) for w in rank.workers]
+    out += [_stranger(world, node, who, sample) for who in node.strangers]
     return "".join([*out, _section("processes", str(len(out)))])
 
 
@@ -143,7 +148,7 @@ def _process(world: World, rank: Rank, sample: str) -> str:
     more = _when(world, sample)
     cpu = age * 0.9 + rank.cpu_cores * more
     start = _ticks(world, node, world.job_started + 4)
-    pages = int(rank.rss_gib * GIB / 4096)
+    pages = int((rank.rss_gib + rank.rss_growth * more) * GIB / 4096)
     read = int(age * 80_000 + rank.read_rate * more)
     write = int(age * 9_000 + rank.write_rate * more)
     env = "\n".join(f"{k}={v}" for k, v in environ(world, rank).items())
@@ -202,6 +207,24 @@ def _worker(world: World, rank: Rank, w: dict[str, object], sample: str) -> str:
     if w.get("stack"):
         out += _section(f"/proc/{pid}/stack", str(w["stack"]))
     return out
+
+
+def _stranger(world: World, node: Node, who: tuple[int, str, float], sample: str) -> str:
+    """A process of the node that the job did not start."""
+    pid, name, cores = who
+    cpu = 91_000.0 + cores * _when(world, sample)
+    files = {
+        "stat": _stat(pid, name, "R", 1, cpu, 96, _ticks(world, node, world.taken_at - 9000), 9000),
+        "status": f"Name:\t{name}\nState:\tR (running)\nTgid:\t{pid}\nPid:\t{pid}\nPPid:\t1\n"
+        "VmRSS:\t36000 kB\nThreads:\t96",
+        "wchan": "0",
+        "io": "rchar: 91\nwchar: 12\nsyscr: 9\nsyscw: 1\nread_bytes: 0\nwrite_bytes: 0\n"
+        "cancelled_write_bytes: 0",
+        "cmdline": f"/usr/bin/{name} --all",
+        "environ": "",
+        "cgroup": f"0::/system.slice/{name}.service",
+    }
+    return "".join(_section(f"/proc/{pid}/{n}", t) for n, t in files.items())
 
 
 def _state(letter: str) -> str:

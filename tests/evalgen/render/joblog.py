@@ -7,11 +7,13 @@ srun and slurmstepd of Slurm 23.11. These functions write into World.log.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from ..clock import at, glog, logging, slurm
 from ..flight_recorder import Call
 from ..world import Node, Rank, World
 from .collective import Comm
+from .noise import noisy
 
 OP_TYPES = {
     "all_reduce": "ALLREDUCE", "_all_gather_base": "_ALLGATHER_BASE",
@@ -22,7 +24,7 @@ OP_TYPES = {
 
 def text(world: World) -> str:
     lines = sorted(((t, k, s) for k, (t, s) in enumerate(world.log) if t <= world.taken_at - 30))
-    return "".join(s for _, _, s in lines)
+    return noisy("".join(s for _, _, s in lines), world.noise, world.name)
 
 
 def lead(world: World, rank: Rank | int) -> str:
@@ -105,6 +107,13 @@ def warn(world: World, t: float, rank: Rank, where: str, words: str) -> None:
         stamp = f"[{at(t + rank.node.offset_s, rank.node.zone_s):%Y-%m-%d %H:%M:%S}] "
     world.say(t, f"\n{lead(world, rank)}{stamp}{rank.node.name}:{rank.pid}:{rank.pid + 311} "
               f"[{rank.local}] {where} NCCL WARN {words}")  # fmt: skip
+
+
+def async_event(world: World, t: float, node: Node, words: str) -> None:
+    """Every process of the node listens to every HCA: all eight print it, with device 0."""
+    for k, rank in enumerate(r for r in world.ranks if r.node is node):
+        zero = replace(rank, local=0)
+        warn(world, t + 0.0003 * k, zero, "transport/net_ib.cc:179", f"NET/IB : {words}")
 
 
 def completion_error(world: World, t: float, rank: Rank, peer: Node, hca: str, port: int) -> None:

@@ -99,7 +99,7 @@ def _node(world: World, n: Node) -> str:
     state = n.slurm_state if busy or n.slurm_state != "ALLOCATED" else "IDLE"
     load = 11.2 + (n.number * 7 % 5) * 0.31
     return (
-        f"NodeName={n.name} Arch=x86_64 CoresPerSocket=64 CPUAlloc={128 if busy else 0} "
+        f"NodeName={n.name} Arch={world.arch} CoresPerSocket=64 CPUAlloc={128 if busy else 0} "
         f"CPUEfctv=128 CPUTot=128 CPULoad={load:.2f} AvailableFeatures=(null) "
         f"ActiveFeatures=(null) Gres=gpu:{gres}:{count} NodeAddr={n.addr} NodeHostName={n.name} "
         f"Version=23.11.10 OS=Linux {n.kernel} #44-Ubuntu SMP PREEMPT_DYNAMIC "

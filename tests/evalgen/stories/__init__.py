@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from . import desync, hardware, host, others, quiet, startup
+from . import desync, ends, hardware, host, links, noise, others, quiet, settings, startup
 from .common import Expected, Story
 
 STORIES: dict[str, Story] = {
     story.__name__: story
-    for module in (desync, hardware, host, startup, others, quiet)
+    for module in (
+        desync,
+        hardware,
+        links,
+        host,
+        ends,
+        startup,
+        settings,
+        others,
+        quiet,
+        noise,
+    )  # fmt: skip
     for story in module.STORIES
 }
 

@@ -10,7 +10,7 @@ from ..flight_recorder import Group
 from ..program import SITES, Op, fsdp, run
 from ..render import joblog
 from ..render.collective import Comm
-from ..world import Rank, World
+from ..world import Node, Rank, World
 
 EXIT = {
     "progressing": 0, "gpu_fault": 10, "ib_fault": 11, "rank_desync": 12, "data_stall": 13,
@@ -53,11 +53,24 @@ def everybody(world: World) -> Group:
     return Group(name="0", desc="default_pg", ranks=tuple(r.rank for r in world.ranks))
 
 
-def culprit(rank: Rank | None = None, **more: Any) -> dict[str, Any]:
+GPU = ("gpu_index",)
+"""Hidden where the process is gone and no NCCL line or driver record ties the rank to its GPU."""
+RAIL = ("rank", "gpu_index")
+"""Hidden where an HCA is to blame: several ranks may send through it, none owns it."""
+
+
+def culprit(rank: Rank | None = None, hidden: Sequence[str] = (), **more: Any) -> dict[str, Any]:
+    """The place to blame. `hidden` fields are true, but nothing in the evidence shows them."""
     out: dict[str, Any] = {"rank": None, "node": None, "gpu_index": None, "hca": None}
     if rank is not None:
         out |= {"rank": rank.rank, "node": rank.node.name, "gpu_index": rank.local}
-    return out | more
+    out |= more
+    return out | {"hidden": {k: out.pop(k) for k in hidden}} | dict.fromkeys(hidden)
+
+
+def whole(node: Node) -> dict[str, Any]:
+    """A node is to blame, no single part of it."""
+    return culprit(node=node.name)
 
 
 def ring(entries: int = 128) -> dict[str, Any]:

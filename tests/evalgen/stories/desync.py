@@ -70,7 +70,7 @@ def _same_seq(name: str, *, launched: bool, told: str, **more: object) -> tuple[
     seq = odd_rank.pending[0].seq
     return world, Expected(
         cause="rank_desync", subtype="collective_mismatch", told=told,
-        culprits=[culprit(odd_rank, seq=seq, **_DOING)], phase="checkpoint",
+        culprits=[culprit(odd_rank, seq=seq, **_DOING)],
         must_not=["gpu_fault", "ib_fault", "data_stall", "node_down", "progressing"],
     )  # fmt: skip
 
@@ -116,7 +116,7 @@ def seed_allgather() -> tuple[World, Expected]:
         "meets the others' next all_gather at the same sequence number. All GPUs spin.",
         culprits=[culprit(rank, seq=rank.pending[0].seq, operation="all_reduce",
                           against="all_gather")],
-        phase="checkpoint", must_not=["gpu_fault", "ib_fault", "data_stall", "progressing"],
+        must_not=["gpu_fault", "ib_fault", "data_stall", "progressing"],
     )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def seed_own_group() -> tuple[World, Expected]:
         "in default_pg. Rank 3 waits in default_pg for the 15 who wait in the mesh's all_gather "
         "for rank 3. Both communicators exist, so all 16 GPUs spin.",
         culprits=[culprit(rank, operation="all_reduce", against="all_gather")],
-        phase="checkpoint", must_not=["gpu_fault", "ib_fault", "data_stall", "progressing"],
+        must_not=["gpu_fault", "ib_fault", "data_stall", "progressing"],
     )  # fmt: skip
 
 
@@ -180,7 +180,7 @@ def seed_cpu_barrier() -> tuple[World, Expected]:
         told="FSDP (default resharding); the barrier before the checkpoint runs over a Gloo group "
         "on the CPU. Rank 3 left the loop seven steps early and waits there: nothing pending in "
         "its NCCL recorder, GPU at 0 %, the others in the next all_gather.",
-        culprits=[culprit(rank, against="all_gather")], phase="checkpoint",
+        culprits=[culprit(rank, against="all_gather")],
         must_not=["gpu_fault", "ib_fault", "node_down", "progressing"],
     )  # fmt: skip
 

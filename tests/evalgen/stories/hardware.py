@@ -12,6 +12,7 @@ from ..render.kernel import xid
 from ..world import Rank, World, boot_before, build
 from .common import (
     LOADER_STACK,
+    RAIL,
     Expected,
     comms_of,
     culprit,
@@ -21,6 +22,7 @@ from .common import (
     ring,
     stall,
     tell_start,
+    whole,
 )  # fmt: skip
 
 _NEVER = ["rank_desync", "data_stall", "progressing", "app_crash"]
@@ -215,15 +217,14 @@ def ib_port_down() -> tuple[World, Expected]:
     quiet = {r.rank for r in world.ranks if r.local in (0, 5)}
     joblog.nccl_init(world, world.comms, ranks=quiet)
     here = world.ranks[21]
-    joblog.warn(world, t + 0.4, here, "transport/net_ib.cc:179",
-                "NET/IB : mlx5_5:1 Got async error event: port error")  # fmt: skip
+    joblog.async_event(world, t + 0.4, node, "mlx5_5:1 Got async error event: port error")
     for k, r in enumerate((13, 29, 21)):
         rank = world.ranks[r]
         peer = node if rank.node is not node else world.nodes[3]
         joblog.completion_error(world, t + 38.2 + k * 0.9, rank, peer, "mlx5_5", 40211 + 37 * k)
     return world, Expected(
         cause="ib_fault", subtype="port_down", drains=[node.name],
-        culprits=[culprit(here, hca="mlx5_5")],
+        culprits=[culprit(here, RAIL, hca="mlx5_5")],
         told="The link between mlx5_5 of the third node and its leaf switch goes down and stays "
         "in Polling; after the retries NCCL reports status 12 on both neighbours in the ring.",
         must_not=[*_NEVER, "gpu_fault", "node_down"],
@@ -249,8 +250,8 @@ def subnet_manager_gone() -> tuple[World, Expected]:
         rank = world.ranks[r]
         peer = world.nodes[(rank.node.number + 1) % 3]
         hca = f"mlx5_{rank.local}"
-        joblog.warn(world, t + 0.2 + k * 0.03, rank, "transport/net_ib.cc:179",
-                    f"NET/IB : {hca}:1 Got async error event: port error")  # fmt: skip
+        joblog.async_event(world, t + 0.2 + k * 0.03, rank.node,
+                           f"{hca}:1 Got async error event: port error")  # fmt: skip
         joblog.completion_error(world, t + 36 + k * 1.3, rank, peer, hca, 39877 + k)
     return world, Expected(
         cause="ib_fault", subtype="subnet_manager", culprits=[], drains=[],
@@ -277,8 +278,8 @@ def leaf_ports_down() -> tuple[World, Expected]:
     joblog.nccl_init(world, world.comms, ranks={r.rank for r in world.ranks if r.local == 3})
     for k, node in enumerate(world.nodes[:20]):
         rank = world.ranks[node.number * 8 + 3]
-        joblog.warn(world, t + 0.3 + k * 0.004, rank, "transport/net_ib.cc:179",
-                    "NET/IB : mlx5_3:1 Got async error event: port error")  # fmt: skip
+        joblog.async_event(world, t + 0.3 + k * 0.004, node,
+                           "mlx5_3:1 Got async error event: port error")  # fmt: skip
         peer = world.nodes[(node.number + 1) % 24]
         joblog.completion_error(world, t + 37.5 + k * 0.3, rank, peer, "mlx5_3", 41000 + k)
     return world, Expected(
@@ -307,7 +308,7 @@ def silent_node() -> tuple[World, Expected]:
                                 f"mlx5_{world.ranks[r].local}", 50123 + k)  # fmt: skip
     return world, Expected(
         cause="node_down", subtype="not_responding", drains=[],
-        culprits=[{"rank": None, "node": node.name, "gpu_index": None, "hca": None}],
+        culprits=[whole(node)],
         told="The second node stops: no ssh, slurmctld gets no answer, its eight processes are "
         "gone from RAS, peers see status 12 towards it.",
         must_not=[*_NEVER, "gpu_fault"],
@@ -332,7 +333,7 @@ def node_rebooted() -> tuple[World, Expected]:
     tell_start(world, nccl=False)
     return world, Expected(
         cause="node_down", subtype="rebooted", drains=[],
-        culprits=[{"rank": None, "node": node.name, "gpu_index": None, "hca": None}],
+        culprits=[whole(node)],
         told="The second node rebooted in the middle of the job; slurmd came back fast enough "
         "for Slurm to leave the job RUNNING, its processes are gone.",
         must_not=[*_NEVER, "gpu_fault"],

@@ -11,6 +11,7 @@ from ..program import Op, all_gather, barrier, compute, fsdp, run, stop, sync
 from ..render import joblog
 from ..world import MountPoint, Node, Rank, World, build
 from .common import (
+    GPU,
     LOADER_STACK,
     Expected,
     comms_of,
@@ -22,6 +23,7 @@ from .common import (
     ring,
     stall,
     tell_start,
+    whole,
 )  # fmt: skip
 from .hardware import train
 
@@ -179,7 +181,7 @@ def host_oom() -> tuple[World, Expected]:
     tell_start(world, nccl=False)
     joblog.srun_exit(world, t + 0.8, rank, 137)
     return world, Expected(
-        cause="memory", subtype="host_oom", culprits=[culprit(rank)], drains=[],
+        cause="memory", subtype="host_oom", culprits=[culprit(rank, GPU)], drains=[],
         told="Rank 2 leaks host memory until the node has none; the kernel kills it.",
         must_not=[*_NEVER, "rank_desync"],
     )  # fmt: skip
@@ -204,7 +206,7 @@ def cuda_oom() -> tuple[World, Expected]:
        "PyTorch, and 2.75 GiB is reserved by PyTorch but unallocated.")  # fmt: skip
     joblog.srun_exit(world, t + 2.8, rank, 1)
     return world, Expected(
-        cause="memory", subtype="cuda_oom", culprits=[culprit(rank)], drains=[],
+        cause="memory", subtype="cuda_oom", culprits=[culprit(rank, GPU)], drains=[],
         told="A long sample on rank 14 does not fit into GPU memory; the rank dies, 15 wait.",
         also=[("app_crash", "exception")], must_not=[*_NEVER, "rank_desync"],
     )  # fmt: skip
@@ -255,7 +257,7 @@ def dead_rank_segfault() -> tuple[World, Expected]:
                  "(core 17, socket 0)")  # fmt: skip
     world.say(t + 1, f"srun: error: {rank.node.name}: task 9: Segmentation fault (core dumped)")
     return world, Expected(
-        cause="app_crash", subtype="signal", culprits=[culprit(rank)], drains=[],
+        cause="app_crash", subtype="signal", culprits=[culprit(rank, GPU)], drains=[],
         told="Rank 9 dies of a segmentation fault, 15 wait for it; kernel and srun have recorded "
         "its end.",
         must_not=[*_NEVER, "rank_desync"],
@@ -308,7 +310,7 @@ def hca_set() -> tuple[World, Expected]:
     joblog.info(world, t, "model ready, starting epoch 0")
     return world, Expected(
         cause="config", subtype="hca_mismatch", drains=[], phase="first step",
-        culprits=[{"rank": None, "node": node.name, "gpu_index": None, "hca": None}],
+        culprits=[whole(node)],
         told="NCCL_IB_HCA is not set and the third node has a ninth active IB port (storage): "
         "8, 8 and 9 HCAs. The first large all_gather never ends; all 24 GPUs spin as in a desync.",
         also=[("config", "hca_gid")],
@@ -343,7 +345,7 @@ def memlock() -> tuple[World, Expected]:
     all_gone(world, t + 6)
     return world, Expected(
         cause="config", subtype="limits", drains=[],
-        culprits=[{"rank": None, "node": node.name, "gpu_index": None, "hca": None}],
+        culprits=[whole(node)],
         told="On the second node locked memory is limited to 8 MiB: NCCL cannot register buffers.",
         must_not=["gpu_fault", "ib_fault", "rank_desync", "memory", "progressing"],
     )  # fmt: skip
@@ -471,7 +473,7 @@ def node_failed() -> tuple[World, Expected]:
     all_gone(world, t)
     return world, Expected(
         cause="node_down", subtype="node_fail", drains=[],
-        culprits=[{"rank": None, "node": node.name, "gpu_index": None, "hca": None}],
+        culprits=[whole(node)],
         told="The second node stopped answering slurmctld, which ended the job as NODE_FAIL.",
         also=[("node_down", "not_responding")],
         must_not=["gpu_fault", "ib_fault", "app_crash", "rank_desync"],

@@ -8,7 +8,9 @@ from ..render import joblog
 from ..render.kernel import xid
 from ..world import World, build
 from .common import (
+    GPU,
     LOADER_STACK,
+    RAIL,
     Expected,
     comms_of,
     culprit,
@@ -17,6 +19,7 @@ from .common import (
     ring,
     stall,
     tell_start,
+    whole,
 )  # fmt: skip
 from .hardware import train
 from .host import all_gone
@@ -94,8 +97,9 @@ def remap_failed() -> tuple[World, Expected]:
 
 def app_xid() -> tuple[World, Expected]:
     world = _world(
-        "app_xid", nodes=["kr-01", "kr-02"], job_id="9091", taken_at=epoch("2026-07-01T10:10:00Z")
-    )
+        "app_xid", nodes=["kr-01", "kr-02"], job_id="9091", env={"NCCL_DEBUG": "INFO"},
+        taken_at=epoch("2026-07-01T10:10:00Z"),
+    )  # fmt: skip
     t = train(world, ago=366, dead=(3,))
     rank = world.ranks[3]
     pid, pci, name = rank.pid, rank.gpu.pci, "pt_main_thread"
@@ -104,7 +108,7 @@ def app_xid() -> tuple[World, Expected]:
         words = f"Graphics SM Warp Exception on {where}"
         world.kernel(rank.node, t - 0.6 + k * 0.001, xid(pci, 13, words, pid=pid, name=name))
     world.kernel(rank.node, t - 0.59, xid(pci, 43, "Ch 00000008", pid=pid, name=name))
-    tell_start(world, nccl=False)
+    tell_start(world)
     joblog.traceback(world, t, rank, [
         ("/opt/train/train.py", 431, "<module>", "main()"),
         ("/opt/train/kernels.py", 77, "gather_scatter", "out = _ext.gather(x, idx)"),
@@ -139,11 +143,11 @@ def hca_dead() -> tuple[World, Expected]:
     tell_start(world)
     for k, r in enumerate((2, 18)):
         joblog.completion_error(world, t + 37 + k, world.ranks[r], node, "mlx5_2", 40000 + k)
-    joblog.warn(world, t + 0.3, world.ranks[10], "transport/net_ib.cc:148",
-                "NET/IB : mlx5_2:1 async fatal event: local catastrophic error")  # fmt: skip
+    joblog.async_event(world, t + 0.3, node,
+                       "mlx5_2:1 async fatal event: local catastrophic error")  # fmt: skip
     return world, Expected(
         cause="ib_fault", subtype="hca_fatal", also=[("ib_fault", "port_down")],
-        culprits=[culprit(world.ranks[10], hca="mlx5_2")], drains=[node.name],
+        culprits=[culprit(world.ranks[10], RAIL, hca="mlx5_2")], drains=[node.name],
         told="The firmware of mlx5_2 on the second node dies.",
         must_not=["gpu_fault", "rank_desync", "data_stall", "progressing"],
     )  # fmt: skip
@@ -169,8 +173,8 @@ def slow_link() -> tuple[World, Expected]:
     tell_start(world, nccl=False)
     return world, Expected(
         cause="straggler", subtype="slow_link",
-        also=[("ib_fault", "link_degraded"), ("ib_fault", "port_error")],
-        culprits=[culprit(world.ranks[22], hca="mlx5_6")], drains=[],
+        also=[("ib_fault", "link_degraded")],
+        culprits=[culprit(world.ranks[22], RAIL, hca="mlx5_6")], drains=[],
         told="mlx5_6 of the third node came up with one lane of four after a flap: the job "
         "moves, at the speed of that link.",
         must_not=["gpu_fault", "rank_desync", "data_stall", "app_crash", "unknown"],
@@ -205,7 +209,7 @@ def driver_mismatch() -> tuple[World, Expected]:
     all_gone(world, t + 6)
     return world, Expected(
         cause="config", subtype="version_mismatch", drains=[],
-        culprits=[{"rank": None, "node": odd.name, "gpu_index": None, "hca": None}],
+        culprits=[whole(odd)],
         also=[("app_crash", "exception"), ("gpu_fault", "driver_stuck")],
         told="The driver's libraries were updated on the second node under the old kernel module.",
         must_not=["ib_fault", "rank_desync", "data_stall", "progressing"],
@@ -223,7 +227,7 @@ def left_early() -> tuple[World, Expected]:
                 rank=15)  # fmt: skip
     joblog.srun_exit(world, t + 2, rank, 3)
     return world, Expected(
-        cause="app_crash", subtype="exit", culprits=[culprit(rank)], drains=[],
+        cause="app_crash", subtype="exit", culprits=[culprit(rank, GPU)], drains=[],
         told="Rank 15 decides by itself to stop early and exits with 3; the other 15 train on.",
         also=[("rank_desync", "missing_rank")],
         must_not=["gpu_fault", "ib_fault", "data_stall", "progressing"],

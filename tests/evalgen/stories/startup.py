@@ -6,7 +6,7 @@ from ..clock import epoch, glog
 from ..render import joblog
 from ..render.collective import Comm
 from ..world import Rank, World, build
-from .common import Expected, culprit, everybody
+from .common import GPU, Expected, culprit, everybody, whole
 
 _NEVER = ["gpu_fault", "ib_fault", "rank_desync", "node_down"]
 _IMPORT = [
@@ -64,7 +64,7 @@ def rendezvous_63_of_64() -> tuple[World, Expected]:
     ], "torch.distributed.DistStoreError: Timed out after 1801 seconds waiting for clients. 63/64 "
        "clients joined.")  # fmt: skip
     return world, Expected(
-        cause="rank_desync", subtype="missing_rank", culprits=[culprit(late)], drains=[],
+        cause="rank_desync", subtype="missing_rank", culprits=[culprit(late, GPU)], drains=[],
         also=[("config", "launch"), ("app_crash", "exit"), ("unknown", "start_up_hang")],
         told="Task 41 ended before it said a word (no process on its node, no record of its end); "
         "63 of 64 wait at the store.",
@@ -96,7 +96,7 @@ def image_import() -> tuple[World, Expected]:
     world.kernel(slow, t + 420, "nvme nvme1: I/O 412 (I/O Cmd) QID 7 timeout, aborting")
     return world, Expected(
         cause="data_stall", subtype="image_import", drains=[],
-        culprits=[{"rank": None, "node": slow.name, "gpu_index": None, "hca": None}],
+        culprits=[whole(slow)],
         also=[("unknown", "start_up_hang"), ("progressing", "start_up")],
         told="Three nodes imported the container image in under three minutes, the third still "
         "imports after twenty: its eight ranks do not exist yet, the others wait for them.",
@@ -157,7 +157,7 @@ def nccl_init_hang() -> tuple[World, Expected]:
     world.stack_ranks = (0, 16)
     return world, Expected(
         cause="config", subtype="interface", drains=[], phase="start-up",
-        culprits=[{"rank": None, "node": odd.name, "gpu_index": None, "hca": None}],
+        culprits=[whole(odd)],
         also=[("unknown", "start_up_hang")],
         told="NCCL_SOCKET_IFNAME is not set; on the third node NCCL takes a libvirt bridge, whose "
         "address the others cannot reach: every rank is past Init START, none is COMPLETE.",

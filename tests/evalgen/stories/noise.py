@@ -1,0 +1,98 @@
+"""Known incidents with noise around them: the verdict stays, at most its confidence goes down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..world import World
+from . import desync, hardware, host, quiet
+from .common import Expected, Story
+
+Change = Callable[[World], None]
+
+
+def _again(name: str, story: Story, told: str, change: Change, seen: bool = True) -> Story:
+    def noisy() -> tuple[World, Expected]:
+        world, expected = story()
+        change(world)
+        expected.told = f"{expected.told} {told}"
+        if not seen:
+            expected.cause, expected.subtype, expected.phase = "unknown", "unobserved", None
+        return world, expected
+
+    noisy.__name__ = name
+    return noisy
+
+
+def _log(*kinds: str) -> Change:
+    def change(world: World) -> None:
+        world.noise = kinds
+
+    return change
+
+
+def _denied(number: int, probe: str = "kernel_log") -> Change:
+    def change(world: World) -> None:
+        world.missing[world.nodes[number].name, probe] = "denied"
+
+    return change
+
+
+def _hung_smi(number: int) -> Change:
+    """The tool itself hangs (a driver that was up for 66 days does it), the GPUs are sound."""
+
+    def change(world: World) -> None:
+        world.nodes[number].smi = "stuck"
+
+    return change
+
+
+def _no_dump(rank: int) -> Change:
+    def change(world: World) -> None:
+        world.ranks[rank].dumps = False
+
+    return change
+
+
+def _zone(number: int) -> Change:
+    """One node's local time is an hour ahead; its clock itself is right."""
+
+    def change(world: World) -> None:
+        world.nodes[number].zone_s = 3600
+        world.nodes[number].log_form = "short-iso"
+
+    return change
+
+
+def _old_driver(number: int) -> Change:
+    def change(world: World) -> None:
+        world.nodes[number].driver = "570.172.08"
+
+    return change
+
+
+STORIES = (
+    _again("seed_colours", desync.seed, "The log was pasted from a coloured terminal on Windows.",
+           _log("colours", "windows")),
+    _again("seed_torn", desync.seed, "Sixteen writers tear one another's lines.",
+           _log("torn", "pulse")),
+    _again("exception_colours", host.python_exception, "The log is coloured, with CR LF.",
+           _log("colours", "windows")),
+    _again("exception_torn", host.python_exception, "Other lines of the log are torn.",
+           _log("torn", "pulse")),
+    _again("seed_denied", desync.seed, "Nobody may read the kernel log of the second node.",
+           _denied(1)),
+    _again("xid79_denied", hardware.xid79, "The kernel log of the sound node is denied.",
+           _denied(0)),
+    _again("loader_hung_smi", host.loader_nfs, "nvidia-smi hangs on the node that is sound.",
+           _hung_smi(1)),
+    _again("seed_no_dump", desync.seed, "Rank 12, one of the victims, left no dump.", _no_dump(12)),
+    _again("exception_zone", host.python_exception, "The second node's zone is an hour ahead.",
+           _zone(1)),
+    _again("ecc_zone", hardware.contained_ecc, "The node of the fault is an hour ahead.", _zone(0)),
+    _again("seed_drivers", desync.seed, "The second node runs an older driver.", _old_driver(1)),
+    _again("healthy_drivers", quiet.healthy, "The second node runs an older driver.",
+           _old_driver(1)),
+    _again("healthy_denied", quiet.healthy, "The kernel log of the second node is denied: "
+           "whether all is well cannot be known.", _denied(1), seen=False),
+)  # fmt: skip
