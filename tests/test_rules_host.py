@@ -523,6 +523,23 @@ def test_one_node_that_waits_for_cpu_is_a_weak_slow_host() -> None:
     )  # fmt: skip
 
 
+def test_a_foreign_process_that_burns_the_cpu_makes_the_slow_host_strong() -> None:
+    def scanner(cores: float) -> list[RankProcess]:
+        plain: dict[str, Any] = {"node": "gpu-07", "pid": 77, "name": "clamscan", "ppid": 1}
+        return [
+            RankProcess(**plain, sample="a", at=T0, cpu_s=10.0),
+            RankProcess(**plain, sample="b", at=T0 + timedelta(seconds=10),
+                        cpu_s=10.0 + 10 * cores),
+        ]  # fmt: skip
+
+    waits = (pressed("gpu-07", 64.0), pressed("gpu-08", 3.0), LOOK)
+    (found,) = run("SLOW-HOST", *waits, *scanner(9.0))
+    assert found.strength is Strength.STRONG
+    assert "clamscan (pid 77), not of the job, burns 9.0 cores" in found.says
+    (found,) = run("SLOW-HOST", *waits, *scanner(3.0))
+    assert found.strength is Strength.WEAK
+
+
 def test_below_the_boundary_and_when_most_nodes_shift_no_node_is_named() -> None:
     assert run("SLOW-HOST", pressed("gpu-07", 39.9), pressed("gpu-08", 5.0), LOOK) == []
     assert run("SLOW-HOST", pressed("gpu-07", 80.0), pressed("gpu-08", 60.0), LOOK) == []

@@ -1,5 +1,6 @@
 """Rules on what the job's log and its launcher say: facts by hand, one behaviour each."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,8 +9,8 @@ import pytest
 from sluggish.causes import Phase
 from sluggish.facts.collective import WatchdogTimeout
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
-from sluggish.facts.fabric import NcclAddress, NcclCompletion, NcclHcas
-from sluggish.facts.gpu import Gpu
+from sluggish.facts.fabric import NcclAddress, NcclCompletion, NcclHcas, NcclTrouble
+from sluggish.facts.gpu import Gpu, SmiFailure
 from sluggish.facts.host import Filesystem, NodeIdentity, OomKill, RankProcess, Segfault
 from sluggish.facts.log import (
     LogSign,
@@ -341,6 +342,13 @@ def test_no_answer_at_the_first_transfers_over_roce_is_a_setting() -> None:
     assert run("CFG-GID", ROCE, *pair) == []  # no log: "no step yet" means nothing
 
 
+def test_a_fragment_without_steps_is_not_a_job_that_made_none() -> None:
+    pair = [replace(completion(n), local_gid="::ffff:10.1.1.2") for n in ("a", "b")]
+    assert run("CFG-GID", SPAN, *pair) == []
+    begins = Version(node="a", rank=None, component="nccl", version="2.21.5")
+    assert only("CFG-GID", SPAN, begins, *pair).subject == "job"
+
+
 def test_status_4_speaks_of_the_printing_hosts_own_memory() -> None:
     found = only("CFG-P2P", SPAN, completion("a", status=4, vendor=81))
     assert (found.node, found.strength) == ("a", Strength.WEAK)
@@ -361,6 +369,17 @@ def test_cannot_allocate_at_registration_is_the_limit_and_not_ram() -> None:
     both = only("CFG-LIMITS", sign("memlock"), small)
     assert (both.role, both.strength) == (Role.ROOT, Strength.DECISIVE)
     assert "8192 KiB" in both.says
+
+
+def test_a_limit_of_one_node_names_it_and_one_of_many_is_shared() -> None:
+    def refused(node: str) -> NcclTrouble:
+        words = "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"
+        return NcclTrouble(node=node, at=None, pid=1, rank=None, kind="reg_mr", line=words)
+
+    one = only("CFG-LIMITS", refused("b"), refused("b"))
+    assert ([s.node for s in one.spots], one.shared) == (["b"], False)
+    many = only("CFG-LIMITS", refused("a"), refused("b"))
+    assert (many.spots, many.shared) == ((), True)
 
 
 def test_a_small_limit_that_nothing_ran_into_is_housekeeping() -> None:
@@ -422,6 +441,20 @@ def test_two_versions_of_nccl_are_strong_only_in_a_job_that_never_stepped() -> N
     assert run("CFG-VERSIONS", version("2.27.7", "a"), version("2.27.7+cuda13", "b")) == []
 
 
+def test_a_driver_updated_under_its_module_is_the_node_s_and_no_crash_of_the_program() -> None:
+    words = "Error 803: system has unsupported display driver / cuda driver combination"
+    says = error(type="RuntimeError", message=f"cudaGetDeviceCount(). {words}")
+    failed = SmiFailure(
+        node="b", at=None, kind="version_mismatch", line="Failed to initialize NVML"
+    )
+    both = only("CFG-VERSIONS", sign("driver_mismatch"), failed)
+    assert (both.strength, both.node, both.shared) == (Strength.DECISIVE, "b", False)
+    assert only("CFG-VERSIONS", sign("driver_mismatch")).spots == ()
+    assert only("CFG-VERSIONS", failed).strength is Strength.WEAK
+    assert run("CFG-VERSIONS", failed, step(1, 9), step(2, 8)) == []
+    assert [f for f in run("APP-EXCEPTION", says, SPAN) if f.role is Role.ROOT] == []
+
+
 def test_two_drivers_are_weak() -> None:
     found = only("CFG-VERSIONS", Gpu(node="a", driver="580.1"), Gpu(node="b", driver="570.2"))
     assert (found.strength, found.says) == (
@@ -454,7 +487,7 @@ def test_steps_at_their_usual_pace_are_strong_and_stale_ones_context() -> None:
 
 def test_steps_are_never_progress_on_mailed_files_or_after_an_onset() -> None:
     onset = Onset(earliest=ago(60), latest=ago(50), source="x")
-    assert only("PROG-STEPS", look(loose=True), *paced(15)).role is Role.CONTEXT
+    assert only("PROG-STEPS", look(loose=True, live=False), *paced(15)).role is Role.CONTEXT
     assert only("PROG-STEPS", look(), onset, *paced(15)).role is Role.CONTEXT
 
 

@@ -96,12 +96,14 @@ def _arch(arch: str | None) -> str | None:
     return "aarch64" if arch in ("arm64", "aarch64") else arch
 
 
-def _bug(entry: dict[str, Any]) -> NcclBug:
+def _bug(told: dict[str, Any]) -> NcclBug:
+    entry = dict(told)
     since, before = entry.pop("from", None), entry.pop("before", None)
     return NcclBug(
         since=version(since) if since else None, before=version(before) if before else None, **entry
     )
 
 
+@cache
 def _catalogue() -> dict[str, Any]:
     return yaml.safe_load(files("sluggish.catalog").joinpath("nccl.yaml").read_text("utf-8"))

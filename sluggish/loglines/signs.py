@@ -36,11 +36,11 @@ SIGNS: tuple[_Sign, ...] = (
     # unable to allocate shared memory(shm) for file </torch_123>: No space left on device (28)
     # NCCL WARN Error while creating shared memory segment /dev/shm/nccl-x (size 9637888)
     _sign(
-        "shm_full", "shared memory", "/dev/shm", "Bus error",
+        "shm_full", "shared memory", "/dev/shm", "Bus error", "bus error",
         form=r"out of shared memory|unable to (?:allocate|open|write to|resize) shared memory"
         r"|Error while (?:creating|attaching to) shared memory segment"
         r"|/dev/shm\S{0,100}.{0,80}No space left|No space left on device.{0,80}/dev/shm"
-        r"|killed by signal: Bus error",
+        r"|killed by signal: Bus error|Unexpected bus error encountered in worker",
     ),
     # OSError: [Errno 28] No space left on device: '/ckpt/step_500'
     _sign(
@@ -84,6 +84,17 @@ SIGNS: tuple[_Sign, ...] = (
         form=r"DataLoader worker \(pid(?:\(s\))? (?P<detail>[\d, ]{1,200})\) (?:is killed by "
         r"signal: [\w ]{1,30}|exited unexpectedly)",
     ),
+    # RuntimeError: DataLoader timed out after 120 seconds
+    _sign(
+        "loader_timeout", "DataLoader timed out",
+        form=r"DataLoader timed out after (?P<detail>\d{1,9}) seconds",
+    ),
+    # ERROR: Unexpected segmentation fault encountered in worker.      (torch's DataLoader.cpp)
+    _sign(
+        "worker_crashed", "encountered in worker",
+        form=r"Unexpected (?P<detail>segmentation fault|floating-point exception) encountered "
+        r"in worker",
+    ),
     # CUDA error: uncorrectable ECC error encountered        Cuda failure 999 'unknown error'
     _sign(
         "cuda_error", "CUDA error: ", "Cuda failure", "cudaError",
@@ -103,8 +114,11 @@ SIGNS: tuple[_Sign, ...] = (
         r"|(?P<d2>--kill-on-bad-exit\S{0,4})",
     ),
     # Failed to initialize NVML: Driver/library version mismatch
+    # Error 803: system has unsupported display driver / cuda driver combination
+    # (cudaErrorSystemDriverMismatch: the loaded module and the libraries are of two versions)
     _sign(
-        "driver_mismatch", "Driver/library version mismatch", "CUDA driver version is insufficient"
+        "driver_mismatch", "Driver/library version mismatch", "CUDA driver version is insufficient",
+        "unsupported display driver",
     ),
     # ... expected world_size=64 but 63 ranks ...    WORLD_SIZE (16) does not match
     _sign(

@@ -55,7 +55,7 @@ _STRONG = re.compile(
     rb"NCCL (?:INFO|WARN|version)|WorkNCCL\(|ProcessGroupNCCL|Traceback \(most recent call last\)"
     rb"|\[rank\d{1,6}\]:|slurmstepd: |srun: (?:error|Job|Force|Terminating|Step)"
     rb"|torch\.distributed|torch/distributed|failed \(exitcode: |elastic\.multiprocessing"
-    rb"|\*\*\*\*\* Running training|CUDA out of memory|slurm_script: line|noticed that process rank"
+    rb"|pyxis: import|\*\*\*\*\* Running training|CUDA out of memory|slurm_script: line|noticed that process rank"
     rb"|DataLoader worker \(pid|elapsed time per iteration|CUDA error: |RuntimeError: "
     rb"|terminate called after throwing an instance of|gloo/transport/"
     rb"|OutOfMemoryError|store based barrier|ncclUnhandledCudaError|ncclInternalError"

@@ -28,9 +28,10 @@ CUDA_UNCLEAR = (
 )  # fmt: skip
 """Program, driver or device: the kernel log decides (deepspeedai/DeepSpeed #4648)."""
 OTHERS_STORY = (
-    "DataLoader worker", "No space left on device", "Disk quota exceeded", "out of shared memory",
-    "unable to allocate shared memory", "Cannot allocate memory", "DDP expects same model",
-    "DeadLock detected", "Driver/library version mismatch",
+    "DataLoader worker", "DataLoader timed out", "No space left on device",
+    "Disk quota exceeded", "out of shared memory", "unable to allocate shared memory", "Cannot allocate memory", "DDP expects same model",
+    "DeadLock detected", "Driver/library version mismatch", "unsupported display driver",
+    "CUDA driver version is insufficient",
 )  # fmt: skip
 """Messages that other rules read, or that name a cause falsely (traps T13 and T15)."""
 BURST = timedelta(seconds=30)

@@ -9,13 +9,13 @@ from sluggish.catalog.nccl import NcclBug, bugs
 from sluggish.causes import Family
 from sluggish.facts.collective import RankRecord, WatchdogTimeout
 from sluggish.facts.derived import Look, Onset
-from sluggish.facts.gpu import Gpu
+from sluggish.facts.gpu import Gpu, SmiFailure
 from sluggish.facts.host import NodeIdentity
 from sluggish.facts.log import LogSign, LogSpan, ProcessExit, Progress, Version
-from sluggish.findings import Finding, Role, Strength, View, rule
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.hostlist import fold
 from sluggish.job import Job
-from sluggish.rules.config.common import root, spot, stepped
+from sluggish.rules.config.common import root, stepped
 
 NEAR_TIMEOUT = 0.05
 """A bar that has run as long as the timeout, within 5 %, is what the others waited for."""
@@ -109,15 +109,13 @@ def _short(mark: Progress, limit: timedelta, why: str) -> Finding:
 @rule(
     "CFG-VERSIONS",
     family=Family.PROCESS,
-    needs=(Version, Gpu, LogSign),
+    needs=(Version, Gpu, LogSign, SmiFailure),
     wants=(Progress, Look, LogSpan, RankRecord),
 )
 def cfg_versions(view: View) -> Iterator[Finding]:
     """Nodes of one job run different versions of the driver or of NCCL."""
-    for sign in [s for s in view.all(LogSign) if s.kind == "driver_mismatch"][:4]:
-        yield root("driver and library versions differ on the node", Strength.STRONG, sign=sign,
-                   node=sign.node, shared=False, spots=spot(sign))  # fmt: skip
     moved = stepped(view)
+    yield from _unloaded(view, moved)
     libraries = [(v.node, v.version) for v in view.all(Version) if v.component == "nccl"]
     libraries += [(r.node, r.library) for r in view.all(RankRecord) if r.library]
     drivers = [(g.node, g.driver) for g in view.all(Gpu) if g.driver]
@@ -137,6 +135,22 @@ def cfg_versions(view: View) -> Iterator[Finding]:
             Strength.STRONG if strong else Strength.WEAK,
             role=Role.ROOT if not moved else Role.HOUSEKEEPING,
         )  # fmt: skip
+
+
+def _unloaded(view: View, moved: bool) -> Iterator[Finding]:
+    """Libraries newer than the kernel module that is loaded: no new process can use a GPU there."""
+    signs = [s for s in view.all(LogSign) if s.kind == "driver_mismatch"]
+    failed = [f for f in view.all(SmiFailure) if f.kind == "version_mismatch"]
+    nodes = sorted({f.node for f in failed if f.node} or {s.node for s in signs if s.node})
+    if not signs and (moved or not failed):
+        return  # a running job keeps the libraries that it has loaded
+    yield root(
+        "libraries and kernel module of the driver differ" + (f" on {fold(nodes)}" if nodes else ""),
+        Strength.DECISIVE if signs and failed else Strength.STRONG if signs else Strength.WEAK,
+        sign=signs[0] if signs else None, quote=signs[0].line if signs else failed[0].line,
+        node=nodes[0] if len(nodes) == 1 else None, shared=len(nodes) != 1,
+        spots=tuple(Spot(node=node) for node in nodes),
+    )  # fmt: skip
 
 
 @rule(

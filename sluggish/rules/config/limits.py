@@ -8,7 +8,7 @@ from sluggish.facts.collective import WatchdogTimeout
 from sluggish.facts.fabric import NcclTrouble
 from sluggish.facts.host import Filesystem, RankProcess
 from sluggish.facts.log import LogSign, LogSpan
-from sluggish.findings import Finding, Role, Strength, View, rule
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.config.common import root
 
 SMALL_MEMLOCK = 1 << 30
@@ -45,10 +45,13 @@ def _memlock(view: View, signs: Sequence[LogSign]) -> Iterator[Finding]:
         small and small[0].memlock_bytes is not None) else ""  # fmt: skip
     if signs or registered:
         quote = signs[0].line if signs else registered[0].line
+        nodes = {fact.node for fact in (*signs, *registered)}
+        one = nodes.pop() if len(nodes) == 1 else None  # slurmd's limit is each node's own
         yield root(
             f"memory cannot be registered for RDMA: the limit of locked memory{limit}, not RAM",
             Strength.DECISIVE if small else Strength.STRONG, quote=quote,
-            sign=signs[0] if signs else None,
+            sign=signs[0] if signs else None, node=one, shared=one is None,
+            spots=(Spot(node=one),) if one else (),
         )  # fmt: skip
     elif small:
         yield root(f"ranks may lock little memory{limit}", Strength.WEAK, role=Role.HOUSEKEEPING,

@@ -14,6 +14,8 @@ PRESSED = 40.0
 """avg10 of `some` CPU pressure, per cent, on a node that has too little CPU (judgement)."""
 TIMES_MEDIAN = 3.0
 """So many times the other nodes' median; a shift of most nodes is a shared cause, not a node."""
+LONGEST_LOOK_S = 60.0
+"""Two samples of one look are taken within a minute."""
 HOG = 4.0
 """Cores that one process outside the job burns."""
 
@@ -40,7 +42,7 @@ def slow_host(view: View) -> Iterator[Finding]:
             node=node,
             subject="CPU",
             role=Role.ROOT,
-            strength=Strength.WEAK,
+            strength=Strength.STRONG if hog else Strength.WEAK,
             says=f"tasks waited for CPU {waits[node]:.0f}% of the last 10 s, "
             f"the other nodes' median is {_others(node, waits):.0f}%{hog}",
             source="pressure",
@@ -70,10 +72,15 @@ def _stands_out(node: str, share: float, waits: dict[str, float]) -> bool:
 
 def _hog(moved: tuple[ProcessDelta, ...], node: str) -> str:
     mine = [d for d in moved if d.node == node and d.role == "other" and not d.job_id]
-    worst = max(mine, key=lambda d: d.cpu_rate or 0.0, default=None)
-    if worst is None or (worst.cpu_rate or 0.0) < HOG:
+    worst = max(mine, key=_cores, default=None)
+    if worst is None or _cores(worst) < HOG:
         return ""
-    return f"; {worst.name} (pid {worst.pid}), not of the job, burns {worst.cpu_rate:.1f} cores"
+    return f"; {worst.name} (pid {worst.pid}), not of the job, burns {_cores(worst):.1f} cores"
+
+
+def _cores(delta: ProcessDelta) -> float:
+    """At least so many, where the time between the samples is not told."""
+    return delta.cpu_rate if delta.cpu_rate is not None else (delta.cpu_s or 0.0) / LONGEST_LOOK_S
 
 
 @rule("PROC-ODD", family=Family.PROCESS, needs=(RankProcess,), wants=(Look,))

@@ -11,6 +11,8 @@ from sluggish.facts.log import Progress
 from sluggish.findings import View
 
 SOURCE = "job log"
+LONGEST_LOOK_S = 60.0
+"""Between two samples whose times are not told: a rate is then at least what this gives."""
 
 
 def span(seconds: float) -> str:
@@ -24,9 +26,9 @@ def span(seconds: float) -> str:
 
 
 def live_now(view: View) -> datetime | None:
-    """When the job was looked at; None where only mailed files are there: their end is no "now"."""
+    """When the job was looked at; None for mailed files that do not tell: their end is no "now"."""
     look = view.one(Look)
-    return look.at if look and not look.loose else None
+    return look.at if look and look.live else None
 
 
 def pace(steps: Sequence[Progress]) -> timedelta | None:
@@ -61,7 +63,7 @@ def written_per_s(view: View) -> float | None:
         before = first.get((after.node, after.pid))
         if before is None or after.written_bytes is None or before.written_bytes is None:
             continue
-        seconds = (after.at - before.at).total_seconds() if after.at and before.at else 10.0
-        if seconds > 0:
-            best = max(best or 0.0, (after.written_bytes - before.written_bytes) / seconds)
+        seconds = (after.at - before.at).total_seconds() if after.at and before.at else 0.0
+        grown = after.written_bytes - before.written_bytes
+        best = max(best or 0.0, grown / (seconds if seconds > 0 else LONGEST_LOOK_S))
     return best

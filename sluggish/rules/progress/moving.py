@@ -138,7 +138,8 @@ def prog_init(view: View) -> Iterator[Finding]:
     if phase is None or phase.phase not in (Phase.START_UP, Phase.FIRST_STEP):
         return
     age = now - look.job_started_at
-    stamps = [at for s in view.all(LogSpan) for at in (s.last_at, s.mtime) if at is not None]
+    # never the file's own time: a copy, an archive and a mail all make it new
+    stamps = [s.last_at for s in view.all(LogSpan) if s.last_at is not None]
     last = max((at for at in stamps if at <= now + FRESH_FLOOR), default=None)
     failed = any(s.kind in ("rendezvous_timeout", "store_timeout") for s in view.all(LogSign))
     failed = failed or bool(view.all(PythonError)) or bool(view.all(ProcessExit))
