@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from sluggish import __version__
-from sluggish.correlate.locate import places
+from sluggish.correlate.locate import at_home, places
 from sluggish.correlate.phase import phase
 from sluggish.correlate.shape import derive_shapes
 from sluggish.correlate.timeline import look, onset
@@ -61,8 +61,10 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -
     facts = read(bundle, probes, text_of, mapper)
     seen = look(bundle, facts)
     facts.add(seen)
-    for place in places(facts):
+    known = places(facts)
+    for place in known:
         facts.add(place)
+    at_home(facts, known)
     wait = wait_for(facts)
     facts.add(wait)
     stalled = onset(facts, seen, wait)

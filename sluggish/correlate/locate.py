@@ -1,12 +1,13 @@
 """Where: rank -> node, pid, GPU, from every source that tells, never from order."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from sluggish.facts.collective import RankRecord
 from sluggish.facts.derived import Place
 from sluggish.facts.gpu import Gpu
-from sluggish.facts.host import RankProcess
+from sluggish.facts.host import RankProcess, Stack
 from sluggish.facts.log import NcclInit
 from sluggish.facts.store import Facts
 
@@ -31,6 +32,25 @@ def places(facts: Facts) -> tuple[Place, ...]:
         )
     found = _Gpus(facts)
     return tuple(_with_gpu(place, found.of(place)) for _, place in sorted(known.items()))
+
+
+def at_home(facts: Facts, known: Iterable[Place]) -> None:
+    """Gives stacks that tell only their rank or pid the node where that process lives.
+
+    A mailed `py-spy dump` names no host; without this the nodes would count as not asked.
+    """
+    ranks = {place.rank: place.node for place in known}
+    pids: dict[int, set[str | None]] = {}
+    for process in facts.all(RankProcess):
+        pids.setdefault(process.pid, set()).add(process.node)
+    for number, stack in enumerate(facts.all(Stack)):
+        homes = pids.get(stack.pid or -1, set())
+        node = ranks.get(stack.rank if stack.rank is not None else -1)
+        node = node or (next(iter(homes)) if len(homes) == 1 else None)
+        if stack.node is None and node is not None:
+            facts.facts[Stack][number] = replace(stack, node=node)
+            facts.answered["stacks"].add(node)
+            facts.seen[Stack].add(node)
 
 
 class _Gpus:

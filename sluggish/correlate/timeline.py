@@ -18,6 +18,8 @@ STALE_FLOOR = timedelta(seconds=120)
 """The shortest silence that counts: log lines are buffered and not every step prints one."""
 PENDING_FLOOR = timedelta(seconds=60)
 """A collective pending this long at the look is a stall, not a moment of a running job."""
+ONE_LOOK = timedelta(seconds=60)
+"""Files of one look are collected within this."""
 TEARDOWN_KINDS = ("cancelled", "time_limit", "node_failure", "preempted", "step_aborted")
 
 
@@ -31,7 +33,20 @@ def look(bundle: Bundle, facts: Facts) -> Look:
         job_started_at=job.started_at if job else None,
         loose=bundle.loose,
         gpus_per_node=job.gpus_per_node if job else None,
+        live=not bundle.loose or _clocked(facts, _nodes(bundle, facts, job)),
     )
+
+
+def _clocked(facts: Facts, nodes: tuple[str, ...]) -> bool:
+    """Whether mailed files tell when they were taken: every node's own `date`, and none before
+    the log's end. Otherwise a log that was cut while all was well would look like a job that is."""
+    told = {i.node.split(".")[0]: i.now for i in facts.all(NodeIdentity) if i.node and i.now}
+    clocks = [told.get(node.split(".")[0]) for node in nodes]
+    known = [at for at in clocks if at is not None]
+    if not known or len(known) < len(clocks):
+        return False
+    ends = [s.last_at for s in facts.all(LogSpan) if s.last_at]
+    return max(ends, default=min(known)) <= min(known) + ONE_LOOK
 
 
 def _nodes(bundle: Bundle, facts: Facts, job: Job | None) -> tuple[str, ...]:

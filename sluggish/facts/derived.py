@@ -16,6 +16,8 @@ class Look:
     job_started_at: datetime | None
     loose: bool
     gpus_per_node: int | None = None
+    live: bool = True
+    """`at` is the moment of the look and not only the end of what was mailed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
