@@ -21,7 +21,8 @@ import pytest
 from realranks import evidence
 from realranks.job import Case, hang, launched, run_and_end, started
 
-from sluggish.cli import diagnose, ranks
+from sluggish.cli.diagnose import run as run_diagnose
+from sluggish.cli.ranks import run as run_ranks
 
 pytestmark = [
     pytest.mark.torch,
@@ -65,7 +66,7 @@ def sluggish(command: str, *paths: Path) -> Told:
 
 def quick(command: str, *paths: Path) -> Told:
     """The same without a process of its own."""
-    run = {"diagnose": diagnose.run, "ranks": ranks.run}[command]
+    run = {"diagnose": run_diagnose, "ranks": run_ranks}[command]
     with contextlib.redirect_stdout(io.StringIO()) as out:
         code = run([str(path) for path in paths], as_json=True)
     return Told(code, json.loads(out.getvalue()))
@@ -209,11 +210,16 @@ def test_a_healthy_job_is_never_blamed_in_mid_run_or_at_its_end(tmp_path: Path):
             assert told.verdict[0] in ("progressing", "unknown", "not_running")
 
 
-@pytest.mark.parametrize(("name", "subtype"), [("raised", "exception"), ("killed", "signal")])
-def test_under_torchrun_the_first_rank_to_end_is_named_from_the_log(
-    tmp_path: Path, name: str, subtype: str
-):
-    code, log = launched(Case(name=name, world=4, culprit=2), tmp_path)
+def test_under_torchrun_the_rank_that_raised_is_named_from_the_log(tmp_path: Path):
+    code, log = launched(Case(name="raised", world=4, culprit=2), tmp_path)
     assert code == 1
     told = sluggish("diagnose", log)
-    assert (told.verdict, told.ranks) == (("app_crash", subtype), [2])
+    assert (told.verdict, told.ranks) == (("app_crash", "exception"), [2])
+
+
+def test_under_torchrun_the_rank_that_was_killed_is_named_and_why_stays_open(tmp_path: Path):
+    code, log = launched(Case(name="killed", world=4, culprit=2), tmp_path)
+    assert code == 1
+    told = sluggish("diagnose", log)
+    assert (told.verdict[0] in ("app_crash", "memory"), told.ranks) == (True, [2])
+    assert told.document["verdict"]["confidence"]["level"] != "high"

@@ -213,7 +213,9 @@ def main() -> None:
         world_size=world,
         timeout=timedelta(minutes=10),
     )
-    witness.start(folder, rank, late_s=0.15 if case == "healthy" else 0.0)
+    healthy = case == "healthy"
+    frames = rank in (0, culprit) and not healthy
+    witness.start(folder, rank, late_s=0.15 * healthy, frames=frames)
     wanted: queue.Queue = queue.Queue()
     held = case not in ENDS
     threading.Thread(target=prefetch, args=(wanted,), name="prefetch", daemon=not held).start()
@@ -222,7 +224,7 @@ def main() -> None:
         logging.info("training done")
     wanted.put(None)
     dist.barrier()
-    witness.testify(folder / "finished", rank)
+    witness.testify(folder / "finished", rank, frames=False)
     dist.barrier()
     dist.destroy_process_group()
 
