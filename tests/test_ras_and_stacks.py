@@ -220,6 +220,60 @@ def test_several_processes_and_native_frames_are_read():
     assert found[0].frames[0] == StackFrame(function="pthread_cond_wait", file="libc.so.6")
 
 
+SHORTENED = """\
+Thread (idle): "MainThread"
+  wait (threading.py:324)
+  get (queue.py:180)
+Thread (idle): "Thread-2 (_pin_memory_loop)"
+  select (selectors.py:415)
+"""
+GDB = """\
+Thread 2 (Thread 0x7f8a1bfff640 (LWP 5120) "cuda-EvtHandlr"):
+#0  0x00007f8a9cf1a0bf in poll () from /lib/x86_64-linux-gnu/libc.so.6
+#1  0x00007f8a77b2c51f in ?? () from /lib/x86_64-linux-gnu/libcuda.so.1
+
+Thread 1 (Thread 0x7f8a9d2ff740 (LWP 5117) "python"):
+#0  0x00007f8a5c345678 in ncclProxyPost (pool=0x55d0, nextOps=3) at proxy.cc:411
+#1  c10d::Work::wait(std::chrono::duration<long>) () from /v/torch/lib/libtorch_cpu.so
+"""
+KERNEL = """\
+[<0>] rpc_wait_bit_killable+0x24/0xb0 [sunrpc]
+[<0>] nfs4_call_sync_sequence+0x62/0xa0 [nfsv4]
+[<ffffffff81a00107>] entry_SYSCALL_64_after_hwframe+0x61/0xc6
+"""
+
+
+def test_a_dump_without_its_head_and_numbers_is_read():
+    assert stacks.sniff(SHORTENED.encode())
+    main, other = stacks.parse(SHORTENED, Origin())
+    assert (main.main, main.pid, [f.function for f in main.frames]) == (True, None, ["wait", "get"])
+    assert (other.main, other.thread) == (False, "Thread-2 (_pin_memory_loop)")
+
+
+def test_a_backtrace_of_gdb_is_read_and_thread_1_is_the_process():
+    assert stacks.sniff(GDB.encode())
+    other, main = stacks.parse(GDB, Origin())
+    assert (main.main, main.pid, main.thread, main.source) == (True, 5117, "python", "gdb")
+    assert main.frames[0] == StackFrame(function="ncclProxyPost", file="proxy.cc", line=411)
+    assert main.frames[1].function == "c10d::Work::wait"
+    assert (other.main, other.pid, other.frames[0].function) == (False, None, "poll")
+    (bare,) = stacks.parse("\n".join(GDB.splitlines()[1:3]), Origin())
+    assert (bare.main, len(bare.frames)) == (True, 2)
+
+
+def test_a_kernel_stack_is_read_with_its_modules():
+    assert stacks.sniff(KERNEL.encode())
+    (stack,) = stacks.parse(KERNEL, Origin())
+    assert (stack.source, stack.main) == ("kernel", True)
+    assert stack.frames[0] == StackFrame(function="rpc_wait_bit_killable", file="sunrpc")
+    assert len(stack.frames) == 3
+
+
+def test_a_job_log_that_quotes_a_backtrace_is_no_stack():
+    quoted = "starting\n" * 9 + GDB
+    assert not stacks.sniff(quoted.encode())
+
+
 def test_text_without_a_thread_is_no_stack():
     with pytest.raises(ValueError, match="expected stacks"):
         list(stacks.parse("Traceback (most recent call last):\n", A))

@@ -1,5 +1,6 @@
 """Rules on storage, loader, checkpoint and imports, and the deltas that they stand on."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -288,12 +289,46 @@ def test_what_the_workers_do_is_told() -> None:
     assert found.says.endswith("; 1 of 1 workers in D on rpc_wait_bit_killable")
 
 
-def test_dead_workers_alone_are_weak_and_a_killed_one_in_the_log_is_strong() -> None:
+def test_dead_workers_are_weak_and_a_batch_that_came_too_late_is_strong() -> None:
     zombie = process(200, ppid=105, name="pt_data_worker", state="Z")
     (found,) = run("DATA-LOADER", process(105, rank=5), zombie)
     assert (found.strength, found.spots[0].rank) == (Strength.WEAK, 5)
-    sign = LogSign(node="gpu-07", rank=5, at=T0, kind="worker_killed", line="DataLoader worker")
-    assert run("DATA-LOADER", sign, LOOK, ONSET)[0].strength is Strength.STRONG
+    sign = LogSign(node="gpu-07", rank=5, at=T0, kind="worker_killed", line="exited unexpectedly")
+    assert run("DATA-LOADER", sign, LOOK, ONSET)[0].strength is Strength.WEAK
+    late = replace(sign, kind="loader_timeout", line="DataLoader timed out after 120 seconds")
+    assert run("DATA-LOADER", late, LOOK, ONSET)[0].strength is Strength.STRONG
+
+
+def test_what_killed_a_loader_worker_is_told_by_other_rules() -> None:
+    killed = LogSign(node="gpu-07", rank=5, at=T0, kind="worker_killed",
+                     line="DataLoader worker (pid 7) is killed by signal: Killed.")  # fmt: skip
+    assert [f for f in run("DATA-LOADER", killed, LOOK, ONSET) if f.role is Role.ROOT] == []
+    gone = replace(killed, line="DataLoader worker (pid(s) 7) exited unexpectedly")
+    full = replace(killed, kind="shm_full", line="Bus error")
+    assert [f for f in run("DATA-LOADER", gone, full, LOOK, ONSET) if f.role is Role.ROOT] == []
+
+
+def test_one_process_in_the_loader_at_one_look_is_weak() -> None:
+    (found,) = run("DATA-LOADER", replace(stack(0, *LOADER), node=None, rank=None))
+    assert (found.strength, found.says) == (Strength.WEAK, "a process waits for the data loader")
+
+
+def test_a_kernel_stack_in_a_network_file_system_is_a_weak_sign_of_storage() -> None:
+    frames = tuple(StackFrame(function=f, file="sunrpc") for f in ("rpc_wait_bit_killable", "x"))
+    sleeps = Stack(node=None, pid=None, rank=None, thread="t", main=True, active=None,
+                   frames=frames, source="kernel")  # fmt: skip
+    (found,) = run("DATA-STORAGE", sleeps)
+    assert (found.strength, found.subtype) == (Strength.WEAK, "storage")
+    spins = replace(sleeps, frames=(StackFrame(function="futex_wait_queue", file=""),))
+    assert run("DATA-STORAGE", spins) == []
+
+
+def test_a_plain_ps_tells_a_training_program_in_d_by_its_name() -> None:
+    stuck = process(88, name="python", state="D", wchan="nfs_wait_bit_killable")
+    daemon = process(89, name="rpc.statd", state="D", wchan="nfs_wait_bit_killable")
+    (found,) = run("DATA-STORAGE", stuck)
+    assert found.strength is Strength.WEAK
+    assert [f for f in run("DATA-STORAGE", daemon) if f.role is Role.ROOT] == []
     late = LogSign(node="gpu-07", rank=5, at=T0 + timedelta(minutes=3), kind="worker_killed")
     assert run("DATA-LOADER", late, LOOK, ONSET) == []
 

@@ -95,7 +95,7 @@ def user_line(stack: Stack) -> str | None:
 
 
 def _of_library(file: str) -> bool:
-    if _LIBRARY.search(file):
+    if _LIBRARY.search(file) or not file.endswith(".py"):  # a native frame's library or source
         return True
     short = _SHORTENED.match(file)
     return bool(short) and (not short["top"] or short["top"] in sys.stdlib_module_names)

@@ -39,18 +39,19 @@ def decide(case: Case, tree: tuple[Question, ...] = TREE) -> Verdict:
     contradicts = _contradicts(choice, case, tree)
     sure = confidence(choice.question if choice else None, chosen, case, contradicts, tree)
     blame = cause not in (Cause.UNKNOWN, Cause.PROGRESSING, Cause.NOT_RUNNING)
+    blamed = culprits(chosen, case) if blame else ()
     return Verdict(
         cause=cause,
         subtype=subtype,
         confidence=sure,
-        culprits=culprits(chosen, case) if blame else (),
+        culprits=blamed,
         victims=_victims(case, cause),
         onset=_since(case, cause),
         path=path,
         ruled_out=ruled_out(tree, choice.question if choice else None, case),
         contradicts=contradicts,
         not_checked=not_checked(tree, case),
-        next_probe=next_probe(cause, subtype, sure, case),
+        next_probe=next_probe(cause, subtype, sure, case, blamed),
         cost_gpu_hours=_cost(case, cause),
         families=families_of(chosen, case),
         preliminary=case.look.loose,
@@ -147,6 +148,8 @@ def _choice(question: Question, found: tuple[Finding, ...], case: Case) -> Choic
 
 def _open(question: Question, found: tuple[Finding, ...], case: Case) -> Choice | None:
     """It hangs: the subtype is the first of the question's own order that anything speaks for."""
+    if _moves(case):  # a collective under way is what a running job looks like
+        return Choice(question=question, findings=(), subtype="unobserved")
     for rule_id, subtype in question.listens.items():
         mine = tuple(f for f in found if f.rule == rule_id)
         if mine and subtype:
@@ -189,7 +192,7 @@ def _may_move(question: Question, case: Case) -> bool:
     if question.id == "straggler":
         return True
     blind = [n for q in TREE if q.id in ("gpu", "fabric", "memory") for n in blind_nodes(q, case)]
-    return not blind and not case.look.loose and bool(case.look.nodes)
+    return not blind and case.look.live and bool(case.look.nodes)
 
 
 def _weak(question: Question, found: tuple[Finding, ...], case: Case) -> Choice | None:
@@ -233,7 +236,7 @@ def culprits(chosen: tuple[Finding, ...], case: Case) -> tuple[Culprit, ...]:
     Of a shared fault nobody is the culprit: what the nodes share is not visible from them.
     """
     nodes = {spot.node for finding in chosen for spot in finding.spots}
-    if any(finding.shared for finding in chosen) and len(nodes) != 1:
+    if any(finding.shared for finding in chosen) and (len(nodes) != 1 or None in nodes):
         return ()
     out: list[Culprit] = []
     strongest = max((RANK[f.strength] for f in chosen), default=0)
@@ -242,10 +245,17 @@ def culprits(chosen: tuple[Finding, ...], case: Case) -> tuple[Culprit, ...]:
             continue
         for spot in finding.spots:
             new = culprit_of(spot, case)
-            if not any(_covers(old, new) for old in out):
+            if _is_place(new) and not any(_covers(old, new) for old in out):
                 out = [old for old in out if not _covers(new, old)]
                 out.append(new)
     return tuple(out)
+
+
+def _is_place(culprit: Culprit) -> bool:
+    """Whether somebody could go there: what it does, without where, is no culprit."""
+    told = (culprit.rank, culprit.node, culprit.pid, culprit.gpu_index, culprit.gpu_uuid,
+            culprit.gpu_pci, culprit.hca, culprit.source_line)  # fmt: skip
+    return any(one is not None for one in told)
 
 
 def _covers(old: Culprit, new: Culprit) -> bool:

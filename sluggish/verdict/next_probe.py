@@ -149,7 +149,7 @@ def _silent(case: Case) -> str | None:
         who, more = "the ranks that printed no timeout", ""
         if 0 not in wait.waiters:
             more = ", rank 0 first (it saves, logs and evaluates)"
-    return f"{who}{more}: is its process alive (ps), what does it do (py-spy dump)?"
+    return f"{who}{more}: alive (ps -ef)? and what do they do (py-spy dump)?"
 
 
 def _not_given(case: Case) -> str:

@@ -120,9 +120,11 @@ def _oom_near(view: View, end: ProcessExit) -> bool:
 
 def _workers(view: View) -> Iterator[Finding]:
     """The loader's children: a rank that lost one stops, and its own message names the child."""
-    killed = [s for s in view.all(LogSign) if s.kind == "worker_killed"]
+    killed = [s for s in view.all(LogSign)
+              if s.kind == "worker_killed" and "by signal" in s.line]  # fmt: skip
     full = any(s.kind == "shm_full" for s in view.all(LogSign))
-    for sign in killed[:4]:
+    crashed = [s for s in view.all(LogSign) if s.kind == "worker_crashed"]
+    for sign in (*crashed, *killed)[:4]:
         in_front = before_timeouts(sign, view.all(WatchdogTimeout), view.all(LogSpan))
         fallout = full or in_front is False or bool(view.all(OomKill))
         fallout = fallout or any(m.kind == "oom" for m in view.all(SlurmMessage))
@@ -132,7 +134,8 @@ def _workers(view: View) -> Iterator[Finding]:
             role=Role.CONSEQUENCE if fallout else Role.ROOT,
             strength=Strength.WEAK,
             at=sign.at,
-            says=f"a DataLoader worker (pid {sign.detail}) was killed",
+            says=f"a DataLoader worker ended by a {sign.detail}" if sign in crashed else
+            f"a DataLoader worker (pid {sign.detail}) was killed by a signal",
             quote=sign.line,
             source="job log",
             spots=() if fallout or sign.rank is None else (

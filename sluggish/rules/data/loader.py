@@ -40,10 +40,14 @@ def data_loader(view: View) -> Iterator[Finding]:
     waiting = [s for s in mains if _in_loader(s)]
     dead = _dead_workers(moved)
     killed = _killed(view)
+    late = [s for s in view.all(LogSign) if s.kind == "loader_timeout"]
     if waiting:
         yield _by_stacks(waiting, mains, ranks, moved, dead)
-    if killed:
-        yield _by_log(killed)
+    if late:
+        yield _by_log(late, "the data loader gave no batch within its own time limit")
+    elif killed:
+        # what ended it is not told: a crash, the OOM killer, an exception of its own
+        yield _by_log(killed, "a data loader worker exited", Strength.WEAK)
     if dead and not waiting:
         yield _by_dead(dead)
 
@@ -69,12 +73,19 @@ def _dead_workers(moved: tuple[ProcessDelta, ...]) -> list[ProcessDelta]:
 
 
 def _killed(view: View) -> list[LogSign]:
-    """`DataLoader worker (pid N) is killed by signal` and the like, not in the teardown."""
+    """A worker that ended by itself, not in the teardown.
+
+    What ended it is the cause where the line tells: full shared memory (Bus error), SIGKILL, a
+    crash. Then others rules speak.
+    """
+    if any(s.kind in ("shm_full", "worker_crashed") for s in view.all(LogSign)):
+        return []
     late = (When.HISTORY, When.AFTERMATH, When.TEARDOWN)
     return [
         sign
         for sign in view.all(LogSign)
         if sign.kind == "worker_killed"
+        and "killed by signal" not in sign.line
         and when(sign.at, view.one(Look), view.one(Onset)) not in late
     ]
 
@@ -89,8 +100,12 @@ def _by_stacks(
     spots = tuple(_spot(stack, ranks) for stack in waiting)
     known = {spot.rank for spot in spots}
     everybody = len(waiting) == len(mains) and len(mains) > 1
+    told = _workers(known, moved, dead)
+    alone = len(mains) == 1 and not told  # one look at one process: it may be a moment
     nodes = dict.fromkeys(spot.node for spot in spots)
-    who = ranks_words(spot.rank for spot in spots) or f"a rank on {folded(nodes)}"
+    who = ranks_words(spot.rank for spot in spots) or (
+        f"a rank on {folded(nodes)}" if any(nodes) else "a process"
+    )
     says = "every rank seen waits" if everybody else f"{who} wait{'s' if len(spots) == 1 else ''}"
     others = "" if everybody or len(mains) == len(waiting) else (
         f", {len(mains) - len(waiting)} other main threads do not"
@@ -99,8 +114,8 @@ def _by_stacks(
         node=next(iter(nodes)) if len(nodes) == 1 else None,
         subject=who if len(spots) == 1 else "loader",
         role=Role.ROOT,
-        strength=Strength.STRONG,
-        says=f"{says} for the data loader{others}{_workers(known, moved, dead)}",
+        strength=Strength.WEAK if alone else Strength.STRONG,
+        says=f"{says} for the data loader{others}{told}",
         quote=" < ".join(f.function for f in waiting[0].frames[:5]),
         source="stacks",
         spots=spots,
@@ -131,18 +146,18 @@ def _workers(
     return f"; {len(busy)} of {len(mine)} workers compute" if busy else ""
 
 
-def _by_log(killed: list[LogSign]) -> Finding:
-    first = killed[0]
+def _by_log(signs: list[LogSign], says: str, strength: Strength = Strength.STRONG) -> Finding:
+    first = signs[0]
     return Finding(
         node=first.node,
         subject=f"rank {first.rank}" if first.rank is not None else "loader",
         role=Role.ROOT,
-        strength=Strength.STRONG,
+        strength=strength,
         at=first.at,
-        says="a data loader worker was killed",
+        says=says,
         quote=first.line,
         source="job log",
-        spots=tuple(Spot(rank=s.rank, node=s.node, doing="lost a loader worker") for s in killed),
+        spots=tuple(Spot(rank=s.rank, node=s.node, doing=says) for s in signs),
         subtype="loader_wait",
     )
 

@@ -1,5 +1,6 @@
 """DATA-STORAGE: a file system that the job waits for does not answer."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,13 +10,15 @@ from sluggish.correlate.procs import NETWORK_WAITS, deltas, what_it_waits_on
 from sluggish.correlate.window import When, when
 from sluggish.facts.collective import Wait
 from sluggish.facts.derived import Look, Onset
-from sluggish.facts.host import HungTask, Mount, ProcessDelta, RankProcess, StorageEvent
+from sluggish.facts.host import HungTask, Mount, ProcessDelta, RankProcess, Stack, StorageEvent
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 
 MOVES_BYTES = 1 << 20
 """io in the window that shows a process in D to be working, not stuck."""
 CROWD = 2
 """Processes of one node in D on a network file system: with one look a single one may be luck."""
+PROGRAMS = re.compile(r"python|pt_data_worker|pt_main|torchrun|deepspeed")
+"""Names under which training runs."""
 NOISY = {"lustre", "other", "fuse", "overlay"}
 """Kernel lines of these stand beside other faults too often to prove a stall alone."""
 
@@ -35,7 +38,7 @@ class _Node:
 @rule(
     "DATA-STORAGE",
     family=Family.DATA,
-    needs=(Mount, RankProcess, StorageEvent, HungTask),
+    needs=(Mount, RankProcess, StorageEvent, HungTask, Stack),
     wants=(Wait, Look, Onset),
 )
 def data_storage(view: View) -> Iterator[Finding]:
@@ -57,7 +60,29 @@ def data_storage(view: View) -> Iterator[Finding]:
         if found := graded.get(grade):
             yield _finding(found, grade, many, roots)
     if not graded:
-        yield from _all_clear(view, look, moved)
+        stacks = [s for s in view.all(Stack) if s.source == "kernel" and _in_storage(s)]
+        yield from (_by_stack(stack) for stack in stacks[:1])
+        if not stacks:
+            yield from _all_clear(view, look, moved)
+
+
+def _in_storage(stack: Stack) -> bool:
+    return any(NETWORK_WAITS.search(f"{f.function} {f.file}") for f in stack.frames)
+
+
+def _by_stack(stack: Stack) -> Finding:
+    """`/proc/PID/stack` alone: where a process slept at one moment, not that it stays there."""
+    return Finding(
+        node=stack.node,
+        subject="storage",
+        role=Role.ROOT,
+        strength=Strength.WEAK,
+        says=f"a process sleeps in a network file system ({stack.frames[0].function}), one look",
+        quote=" < ".join(frame.function for frame in stack.frames[:5]),
+        source="kernel stack",
+        spots=(Spot(node=stack.node, rank=stack.rank, pid=stack.pid, doing="waits for storage"),),
+        subtype="storage",
+    )
 
 
 def _signs(
@@ -66,7 +91,10 @@ def _signs(
     moved: tuple[ProcessDelta, ...],
     lines: tuple[StorageEvent | HungTask, ...],
 ) -> _Node:
-    mine = [d for d in moved if d.node == node and (d.role != "other" or d.job_id)]
+    here = [d for d in moved if d.node == node]
+    mine = [d for d in here if d.role != "other" or d.job_id]
+    if not mine:  # a plain `ps`, without environments: by the program's name
+        mine = [d for d in here if PROGRAMS.search(f"{d.name} {d.cmdline}")]
     still = [d for d in mine if (d.read_bytes or 0) + (d.written_bytes or 0) < MOVES_BYTES]
     waits = [(d, what_it_waits_on(d)) for d in still if d.stuck or d.seconds is None]
     return _Node(

@@ -16,11 +16,13 @@ from sluggish.correlate.jobsense import (
     split_seen,
 )
 from sluggish.correlate.window import When, when
+from sluggish.facts.collective import WatchdogTimeout
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.host import CgroupMemory, HostMemory, KernelSpan, OomKill, RankProcess
-from sluggish.facts.log import NcclInit
+from sluggish.facts.log import LogSign, LogSpan, NcclInit, ProcessExit, SlurmMessage
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.job import Job
+from sluggish.rules.memory.killed import by_unknown
 
 JOB_PROGRAMS = re.compile(r"python|pt_main|pt_data_w|torchrun|ray::|deepspeed|slurm_script")
 """Names under which training runs; a kill of anything else is another program's trouble."""
@@ -44,9 +46,12 @@ class _Known:
 @rule(
     "MEM-OOM",
     family=Family.KERNEL,
-    needs=(OomKill, CgroupMemory),
-    wants=(KernelSpan, HostMemory, RankProcess, NcclInit, Job, Look, Onset),
-)
+    needs=(OomKill, CgroupMemory, ProcessExit, LogSign),
+    wants=(
+        KernelSpan, HostMemory, RankProcess, NcclInit, Job, Look, Onset, SlurmMessage,
+        WatchdogTimeout, LogSpan,
+    ),
+)  # fmt: skip
 def mem_oom(view: View) -> Iterator[Finding]:
     """The kernel kills a process of the job because memory is full."""
     processes = view.all(RankProcess)
@@ -60,6 +65,8 @@ def mem_oom(view: View) -> Iterator[Finding]:
     found = list(_of_kills(view.all(OomKill), known))
     roots = {f.node for f in found if f.role is Role.ROOT}
     found += [f for f in _of_counters(view.all(CgroupMemory), known) if f.node not in roots]
+    if not any(f.role is Role.ROOT for f in found):
+        found += by_unknown(view)
     yield from found
     if not any(f.role is Role.ROOT for f in found):
         yield from _all_clear(view, known.look)

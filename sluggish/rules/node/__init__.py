@@ -5,5 +5,6 @@ from sluggish.rules.node.gone import proc_gone
 from sluggish.rules.node.jobstate import job_state
 from sluggish.rules.node.reboot import node_reboot
 from sluggish.rules.node.slow import proc_odd, slow_host
+from sluggish.rules.node.stack import proc_stack
 
-RULES = (job_state, node_down, node_reboot, node_silent, proc_gone, proc_odd, slow_host)
+RULES = (job_state, node_down, node_reboot, node_silent, proc_gone, proc_odd, proc_stack, slow_host)

@@ -1,4 +1,4 @@
-"""Stacks of a rank's threads: py-spy, faulthandler, torch's worker server.
+"""Stacks of a rank's threads: py-spy, faulthandler, torch's worker server, gdb, the kernel.
 
 `py-spy dump --pid PID` stops the process for a moment and needs ptrace rights; faulthandler and the
 worker server's `dump_traceback` print from inside. All are read as text. Traps: the guilty process
@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from sluggish.facts.host import Stack, StackFrame
 from sluggish.facts.origin import Origin
+from sluggish.probes.stacks.native import is_native, threads
 
 ID = "stacks"
 COMMAND = "py-spy dump --pid $PID"
@@ -21,13 +22,15 @@ BINARY = False
 # Process 912233: python train.py --config a.yaml       (py-spy 0.3, 0.4)
 _PROCESS = re.compile(r"^Process (\d{1,10}): ?(.*)$")
 # Thread 912233 (idle): "MainThread"    Thread 0x7F32DCE70B80 (active+gil): "MainThread"
+# (in a mail the number, and the indent, may be gone)
 _PYSPY = re.compile(
-    r"^Thread (?P<id>0x[0-9A-Fa-f]{1,16}|\d{1,10}) \((?P<state>(?:active|idle)[\w+]{0,12})\)"
+    r"^ {0,8}Thread (?:(?P<id>0x[0-9A-Fa-f]{1,16}|\d{1,10}) )?"
+    r"\((?P<state>(?:active|idle)[\w+]{0,12})\)"
     r'(?:: "(?P<name>.{0,200})")?'
 )
 #     all_reduce (torch/distributed/distributed_c10d.py:2501)
 _PYSPY_FRAME = re.compile(
-    r"^ {4}(?P<fn>[^\s(][^()]{0,300}|<[^>]{1,80}>) "
+    r"^(?: {2,16}|\t)(?P<fn>[^\s(][^()]{0,300}|<[^>]{1,80}>) "
     r"\((?P<file>[^()]{1,500}?)(?::(?P<line>\d{1,9}))?\)$"
 )
 # Current thread 0x00007f32b77fe6c0 (most recent call first):
@@ -54,32 +57,38 @@ class _Thread:
 
 
 def sniff(head: bytes) -> bool:
-    """py-spy's or faulthandler's header of a thread, with a frame."""
+    """py-spy's or faulthandler's header of a thread, with a frame; or nothing but a backtrace."""
     text = head.decode("utf-8", "replace")
     lines = text.split("\n")[:400]
     if any(_FAULT.match(line) for line in lines):
         return any(_FAULT_FRAME.match(line) for line in lines) or "<no Python frame>" in text
-    return any(_PYSPY.match(line) for line in lines) and any(_PROCESS.match(line) for line in lines)
+    if any(_PYSPY.match(line) for line in lines):
+        return any(_PROCESS.match(line) or _PYSPY_FRAME.match(line) for line in lines)
+    return is_native(lines)
 
 
 def parse(text: str, origin: Origin) -> Iterator[Stack]:
     """One Stack a thread, of one or several processes. ValueError where no thread is found."""
     found = 0
     pid: int | None = None
-    threads: list[_Thread] = []
+    found_threads: list[_Thread] = []
     for line in text.split("\n"):
         line = line.rstrip()[:2000]
         process = _PROCESS.match(line)
         if process:
-            for stack in _stacks(threads, pid, origin):
+            for stack in _stacks(found_threads, pid, origin):
                 found += 1
                 yield stack
-            pid, threads = int(process[1]), []
+            pid, found_threads = int(process[1]), []
             continue
-        _read(line, threads)
-    for stack in _stacks(threads, pid, origin):
+        _read(line, found_threads)
+    for stack in _stacks(found_threads, pid, origin):
         found += 1
         yield stack
+    if not found:
+        for stack in _native(text, origin):
+            found += 1
+            yield stack
     if not found:
         raise ValueError("expected stacks as py-spy dump or faulthandler print them")
 
@@ -120,6 +129,24 @@ def _stacks(threads: list[_Thread], pid: int | None, origin: Origin) -> Iterator
             active="active" in thread.state if thread.form == "py-spy" else None,
             frames=tuple(thread.frames),
             source=thread.form,
+        )
+
+
+def _native(text: str, origin: Origin) -> Iterator[Stack]:
+    """gdb's threads, the kernel's stack; thread 1 of gdb is the one that has the process's pid."""
+    lines = [line.rstrip()[:2000] for line in text.split("\n")]
+    if not is_native(lines[:400]):
+        return
+    for thread in threads(lines, MAX_FRAMES):
+        yield Stack(
+            node=origin.node,
+            pid=thread.pid if thread.number == 1 else None,
+            rank=origin.rank,
+            thread=thread.name or f"thread {thread.number}",
+            main=thread.number == 1,
+            active=None,
+            frames=thread.frames,
+            source=thread.source,
         )
 
 
