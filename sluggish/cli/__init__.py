@@ -1,10 +1,14 @@
 """The command line: a thin translation; each command imports what it needs when it runs."""
 
+import errno
 import os
 import sys
 from typing import Annotated
 
 import typer
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""A disk that takes no more of a report."""
 
 app = typer.Typer(
     name="sluggish",
@@ -98,14 +102,26 @@ def main() -> None:
     """Entry point: a user's mistake is one line and exit 2, never a traceback."""
     from sluggish.causes import EXIT_USAGE
 
+    if sys.__stdout__ is None:  # `>&-`
+        _complain("stdout is closed: there is nowhere to print to")
+        sys.exit(EXIT_USAGE)
     try:
         app()
     except BrokenPipeError:  # `sluggish diagnose ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()
         sys.exit(1)
     except KeyboardInterrupt:
-        print("sluggish: stopped", file=sys.stderr)
+        _complain("stopped")
         sys.exit(130)
+    except MemoryError:
+        _complain("out of memory: give it fewer files at once")
+        sys.exit(1)
+    except OSError as problem:
+        if problem.errno not in FULL:
+            raise
+        _silence_stdout()
+        _complain(f"cannot print: {problem.strerror}")
+        sys.exit(1)
     except ValueError as problem:
         from sluggish.evidence.source import EvidenceError
 
@@ -113,5 +129,15 @@ def main() -> None:
             raise
         from sluggish.text import safe
 
-        print(f"sluggish: {safe(str(problem))}", file=sys.stderr)
+        _complain(safe(str(problem)))
         sys.exit(EXIT_USAGE)
+
+
+def _complain(what: str) -> None:
+    if sys.__stderr__ is not None:
+        print(f"sluggish: {what}", file=sys.stderr)
+
+
+def _silence_stdout() -> None:
+    """What is still buffered goes nowhere, so that the interpreter's last flush cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

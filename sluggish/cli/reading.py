@@ -27,9 +27,13 @@ def mapper() -> Mapper:
         parse: Callable[[Evidence], Parsed], items: Sequence[Evidence]
     ) -> Iterable[Parsed | Lost]:
         results = spread(parse, items, shared=(Group,))
-        return _with_bar(results, len(items), started) if sys.stderr.isatty() else results
+        return _with_bar(results, len(items), started) if _on_terminal() else results
 
     return read
+
+
+def _on_terminal() -> bool:
+    return sys.__stderr__ is not None and sys.stderr.isatty()
 
 
 def _with_bar(

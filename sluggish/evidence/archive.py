@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import IO, cast
 
 from sluggish.evidence.model import Unread
-from sluggish.evidence.source import MAX_FILES, EvidenceError, Item, time_of
+from sluggish.evidence.source import MAX_FILES, MAX_NAME, EvidenceError, Item, time_of
 from sluggish.evidence.spool import CHUNK, Limits, Spool, Unzipped
 
 BLOCK = 512
@@ -154,6 +154,8 @@ def _members(item: Item, stream: _Plain | _Zipped, limits: Limits) -> Iterator[I
             raise tarfile.ReadError("no end mark")
     except EvidenceError as problem:
         yield Unread(path=item.name, why=str(problem))
+    except RecursionError:  # tarfile reads a chain of name headers by calling itself
+        yield Unread(path=item.name, why="damaged archive: headers without end: not read further")
     except (tarfile.TarError, EOFError, OSError, ValueError, OverflowError) as problem:
         why = f"truncated or damaged archive: complete files read: {len(seen)} ({problem})"
         yield Unread(path=item.name, why=why)
@@ -170,6 +172,8 @@ def refusal(info: tarfile.TarInfo, seen: set[str]) -> str | None:
         return ""
     if name.startswith("/") or ".." in name.split("/") or "\0" in name or not name:
         return "its name leads out of the archive: not read"
+    if len(name) > MAX_NAME:
+        return "its name is too long: not read"
     if info.issym() or info.islnk():
         return "a link: not followed"
     if not info.isreg():

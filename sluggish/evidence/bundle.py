@@ -1,17 +1,20 @@
 """A bundle by its manifest: docs/bundle-format.md describes every key."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 import msgspec
 
 from sluggish.evidence.loose import MAX_WHOLE, WINDOWED, whole_of
 from sluggish.evidence.model import SCHEMA, Bundle, Clock, Evidence
-from sluggish.evidence.source import EvidenceError, Item
+from sluggish.evidence.source import EvidenceError, Item, sane
 
 MANIFEST = "manifest.json"
 MAX_MANIFEST = 256 << 20
 MAX_STDERR = 64 << 10
+MAX_SECONDS = 4e9
+"""More than a century of uptime or of clock error is no measurement."""
+MAX_ZONE = 26 * 3600
 NODE_PROBES = (
     "identity",
     "kernel_log",
@@ -90,13 +93,19 @@ def manifest_of(content: bytes, where: str) -> Manifest | str:
 
 
 def bundle_of(
-    manifest: Manifest, items: Mapping[str, Item], where: str, *, damaged: bool = False
+    manifest: Manifest,
+    items: Mapping[str, Item],
+    where: str,
+    *,
+    damaged: bool = False,
+    refused: Mapping[str, str] | None = None,
 ) -> Bundle:
     """The Bundle that a manifest and the files by their relative names make.
 
-    `damaged`: the archive ended early, so what is missing was cut off.
+    `damaged`: the archive ended early, so what is missing was cut off. `refused`: files and
+    folders that are there and could not be read, with the reason.
     """
-    evidence = [_evidence(entry, items, damaged) for entry in manifest.evidence]
+    evidence = [_evidence(entry, items, damaged, refused or {}) for entry in manifest.evidence]
     for node in manifest.nodes:
         if node.error:
             told = {entry.probe for entry in manifest.evidence if entry.node == node.name}
@@ -109,7 +118,7 @@ def bundle_of(
         schema=manifest.schema,
         tool_version=manifest.tool_version,
         job_id=manifest.job_id,
-        taken_at=_utc(manifest.taken_at),
+        taken_at=sane(manifest.taken_at),
         nodes=tuple(dict.fromkeys(node.name for node in manifest.nodes)),
         clocks=tuple(_clock(node) for node in manifest.nodes),
         evidence=tuple(evidence),
@@ -117,12 +126,13 @@ def bundle_of(
     )
 
 
-def _evidence(entry: FileEntry, items: Mapping[str, Item], damaged: bool) -> Evidence:
+def _evidence(
+    entry: FileEntry, items: Mapping[str, Item], damaged: bool, refused: Mapping[str, str]
+) -> Evidence:
     item = items.get(entry.path or "")
     error, told = entry.error, ""
     if entry.path and item is None and not error:
-        error = "truncated" if damaged else "not found"
-        told = "the archive ends before it" if damaged else "the manifest names it, it is missing"
+        error, told = _missing(entry.path, damaged, refused)
     if item is not None:
         err = items.get(stderr_name(item.name))
         told = err.read(0, MAX_STDERR).decode("utf-8", "replace") if err else ""
@@ -136,7 +146,7 @@ def _evidence(entry: FileEntry, items: Mapping[str, Item], damaged: bool) -> Evi
         rank=entry.rank,
         command=entry.command,
         rights=entry.rights,
-        started_at=_utc(entry.started_at),
+        started_at=sane(entry.started_at),
         duration_s=entry.duration_s,
         exit_code=entry.exit_code,
         error=error,
@@ -149,6 +159,19 @@ def _evidence(entry: FileEntry, items: Mapping[str, Item], damaged: bool) -> Evi
     )
 
 
+def _missing(path: str, damaged: bool, refused: Mapping[str, str]) -> tuple[str, str]:
+    """Error and reason of a file that the manifest names and that was not read."""
+    if refused:
+        parts = path.split("/")
+        places = ("/".join(parts[:end]) for end in range(len(parts), 0, -1))
+        why = next((refused[place] for place in places if place in refused), None)
+        if why is not None:
+            return "denied", why.removeprefix("not readable: ")
+    if damaged:
+        return "truncated", "the archive ends before it"
+    return "not found", "the manifest names it, it is missing"
+
+
 def stderr_name(name: str) -> str:
     stem, dot, _ = name.rpartition(".")
     return f"{stem if dot else name}.err"
@@ -157,17 +180,14 @@ def stderr_name(name: str) -> str:
 def _clock(node: NodeEntry) -> Clock:
     return Clock(
         node=node.name,
-        offset_s=node.clock_offset_s,
-        error_s=node.clock_error_s,
-        now=_utc(node.now),
-        uptime_s=node.uptime_s,
+        offset_s=_sound(node.clock_offset_s),
+        error_s=_sound(node.clock_error_s),
+        now=sane(node.now),
+        uptime_s=_sound(node.uptime_s) if (node.uptime_s or 0) >= 0 else None,
         boot_id=node.boot_id,
-        utc_offset_s=node.utc_offset_s,
+        utc_offset_s=node.utc_offset_s if abs(node.utc_offset_s) <= MAX_ZONE else 0,
     )
 
 
-def _utc(at: datetime | None) -> datetime | None:
-    """A time without a zone is UTC by the format."""
-    if at is None:
-        return None
-    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+def _sound(seconds: float | None) -> float | None:
+    return seconds if seconds is not None and abs(seconds) <= MAX_SECONDS else None

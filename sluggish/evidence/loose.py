@@ -83,6 +83,8 @@ def _recognised(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:
     head = item.read(0, HEAD)
     if not head:
         return Unread(path=item.name, why="empty")
+    if not item.size:  # a file of /proc or /sys, or one that has just been made
+        return Unread(path=item.name, why="a file without a size, as in /proc: copy it first")
     kinds = set(recognise(head, probes))
     dump = any(getattr(probe, "BINARY", False) for probe in probes if probe.ID in kinds)
     if item.size > HEAD and not dump:

@@ -21,6 +21,9 @@ from sluggish.evidence.model import Bundle, Evidence, Unread
 from sluggish.evidence.source import EvidenceError, Item, file_item, folder_items
 from sluggish.text import safe
 
+MAX_BUNDLES = 1_000
+"""Each costs a walk over all files beside it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
@@ -73,11 +76,16 @@ def _groups(path: str) -> list[Group]:
     if os.path.isdir(path):
         return _folder(path)
     if not os.path.lexists(path):
-        raise EvidenceError(f"{path}: no such file or folder")
+        raise EvidenceError(f"{_shown(path)}: no such file or folder")
     one = file_item(path)
     if isinstance(one, Unread):
-        raise EvidenceError(f"{path}: {one.why}")
+        raise EvidenceError(f"{_shown(path)}: {one.why}")
     return _archive_groups(unpack(one), path) if is_packed(one) else [_group([one], path)]
+
+
+def _shown(path: str) -> str:
+    """The end of a long path tells more, and leaves room for what is wrong with it."""
+    return path if len(path) <= 200 else f"…{path[-199:]}"
 
 
 def _folder(path: str) -> list[Group]:
@@ -111,13 +119,18 @@ def _by_manifest(found: Sequence[Item | Unread], path: str, *, archive: bool) ->
         for item in items
         if item.name == MANIFEST or item.name.endswith("/" + MANIFEST)
     )
+    if len(tops) > MAX_BUNDLES:
+        raise EvidenceError(f"{_shown(path)}: more than {MAX_BUNDLES} bundles in one place")
     groups: list[Group] = []
     for top in tops:
         inside = [item for item in items if item.name.startswith(top)]
         items = [item for item in items if not item.name.startswith(top)]
         named = [replace(item, name=item.name.removeprefix(top)) for item in inside]
+        gone = [replace(one, path=one.path[len(top) :]) for one in unread
+                if one.path.startswith(top)]  # fmt: skip
+        unread = [one for one in unread if not one.path.startswith(top)]
         where = os.path.join(path, top.rstrip("/")) if top and not archive else path
-        groups.append(_group(named, where, archive=archive))
+        groups.append(_group([*named, *gone], where, archive=archive))
     base = os.path.basename(os.path.abspath(path))
     rest = [
         replace(item, name=f"{base}/{item.name}") if item.name != base else item for item in items
@@ -147,10 +160,12 @@ def _split(group: Group) -> tuple[Bundle | None, list[Item | Unread]]:
     damaged = group.archive and not all(
         entry.path in items for entry in manifest.evidence if entry.path and not entry.error
     )
+    refused = {gone.path: gone.why for gone in group.unread}
     named = {entry.path for entry in manifest.evidence if entry.path}
     named |= {stderr_name(name) for name in named} | {MANIFEST}
     rest = [item for item in group.items if item.name not in named]
-    return bundle_of(manifest, items, group.where, damaged=damaged), list(rest)
+    made = bundle_of(manifest, items, group.where, damaged=damaged, refused=refused)
+    return made, list(rest)
 
 
 def _join(bundles: Sequence[Bundle]) -> Bundle:

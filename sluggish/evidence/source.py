@@ -11,6 +11,10 @@ from sluggish.evidence.model import Unread
 MAX_FILES = 200_000
 """1,024 nodes with 20 probes and 8,192 ranks with a dump are 30,000."""
 MAX_DEPTH = 32
+MAX_NAME = 4096
+"""PATH_MAX of Linux; an archive can hold longer ones."""
+SANE_YEARS = range(1990, 2200)
+"""A time outside is a broken clock or an attack: unknown rather than believed."""
 
 Read = Callable[[int, int], bytes]
 
@@ -41,9 +45,16 @@ def time_of(seconds: float) -> datetime | None:
     if seconds <= 0:
         return None
     try:
-        return datetime.fromtimestamp(seconds, UTC)
+        return sane(datetime.fromtimestamp(seconds, UTC))
     except (OverflowError, OSError, ValueError):
         return None
+
+
+def sane(at: datetime | None) -> datetime | None:
+    """The time in UTC (one without a zone is UTC); None outside of `SANE_YEARS`."""
+    if at is None or at.year not in SANE_YEARS:
+        return None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
 def open_regular(root: str, name: str) -> int:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from sluggish.evidence.source import EvidenceError, Item, Read, window_of
 
 CHUNK = 1 << 20
+FEED = 64 << 10
+"""Packed bytes at a time: zlib copies what it did not use, once for each of many small members."""
 IN_MEMORY = 4 << 20
 """Larger files go to a temporary folder, so that a log of gigabytes is read by windows."""
 MAX_TOTAL = 16 << 30
@@ -50,7 +52,7 @@ class Unzipped:
         feed = b""
         while True:
             if not feed:
-                feed = self.read(self.taken, CHUNK)
+                feed = self.read(self.taken, FEED)
                 self.taken += len(feed)
             ended = not feed  # what the machine still holds comes out even so
             try:

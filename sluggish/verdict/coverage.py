@@ -1,5 +1,7 @@
 """Coverage: on which nodes a "no" was really looked for, and what could not be checked."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime
 
 from sluggish.correlate.window import BEFORE_ONSET
@@ -7,7 +9,7 @@ from sluggish.facts.derived import Look, Onset
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.store import Facts
 from sluggish.hostlist import fold
-from sluggish.verdict.case import Case, same_node
+from sluggish.verdict.case import Case
 from sluggish.verdict.model import NotChecked
 from sluggish.verdict.tree import Question
 
@@ -34,6 +36,36 @@ NAMES = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Nodes:
+    """What each node answered, by its name without the domain: looked up, never searched."""
+
+    answered: dict[str, frozenset[str]]
+    why: dict[tuple[str, str], str]
+    spans: dict[str, list[KernelSpan]]
+
+
+def _nodes_of(facts: Facts) -> _Nodes:
+    why: dict[tuple[str, str], str] = {}
+    for gap in facts.gaps:
+        if gap.node is not None:
+            why.setdefault((gap.probe, gap.node), gap.why)
+    spans: dict[str, list[KernelSpan]] = {}
+    for span in facts.all(KernelSpan):
+        if span.node:
+            spans.setdefault(_short(span.node), []).append(span)
+    answered = {probe: _shorts(nodes) for probe, nodes in facts.answered.items()}
+    return _Nodes(answered=answered, why=why, spans=spans)
+
+
+def _shorts(nodes: Iterable[str | None]) -> frozenset[str]:
+    return frozenset(_short(node) for node in nodes if node is not None)
+
+
+def _short(node: str) -> str:
+    return node.split(".", 1)[0]
+
+
 def holes(question: Question, case: Case) -> dict[str, list[tuple[str, str]]]:
     """Node -> (probe, why) for all that keeps a "no" from being sure on that node.
 
@@ -46,8 +78,9 @@ def holes(question: Question, case: Case) -> dict[str, list[tuple[str, str]]]:
         if not any(case.facts.answered.get(probe) for probe in alternatives):
             found.setdefault("", []).append((alternatives[0], "not there"))
     per_node = tuple(a for a in question.must if not set(a) & JOB_LEVEL)
+    nodes = _nodes_of(case.facts)
     for node in case.look.nodes:
-        missing = _missing_on(node, per_node, question.also, case)
+        missing = _missing_on(node, per_node, question.also, case, nodes)
         if missing:
             found[node] = missing
     if (per_node or question.must) and not case.look.nodes:
@@ -56,21 +89,28 @@ def holes(question: Question, case: Case) -> dict[str, list[tuple[str, str]]]:
 
 
 def _missing_on(
-    node: str, must: tuple[tuple[str, ...], ...], also: tuple[str, ...], case: Case
+    node: str,
+    must: tuple[tuple[str, ...], ...],
+    also: tuple[str, ...],
+    case: Case,
+    nodes: _Nodes,
 ) -> list[tuple[str, str]]:
-    missing = [
-        (alternatives[0], case.facts.why_silent(alternatives[0], node))
-        for alternatives in must
-        if not any(answered(case.facts, probe, node) for probe in alternatives)
-    ]
+    short = _short(node)
+
+    def spoke(probe: str) -> bool:
+        return short in nodes.answered.get(probe, ())
+
+    def silent(probe: str) -> tuple[str, str]:
+        return probe, nodes.why.get((probe, node), "not collected")
+
+    missing = [silent(ways[0]) for ways in must if not any(map(spoke, ways))]
     missing += [
-        (probe, case.facts.why_silent(probe, node))
+        silent(probe)
         for probe in also
-        if case.facts.answered.get(probe) and not answered(case.facts, probe, node)
-        and (probe, case.facts.why_silent(probe, node)) not in missing
-    ]  # fmt: skip
-    if "kernel_log" in {p for a in must for p in a} and answered(case.facts, "kernel_log", node):
-        late = kernel_log_begins_late(node, case.facts, case.look, case.onset)
+        if case.facts.answered.get(probe) and not spoke(probe) and silent(probe) not in missing
+    ]
+    if "kernel_log" in {p for a in must for p in a} and spoke("kernel_log"):
+        late = _begins_late(nodes.spans.get(short, []), case.look, case.onset)
         if late:
             missing.append(("kernel_log", late))
     return missing
@@ -78,12 +118,11 @@ def _missing_on(
 
 def answered(facts: Facts, probe: str, node: str) -> bool:
     """Whether a probe ran on this node and was understood."""
-    return any(n is not None and same_node(n, node) for n in facts.answered.get(probe, ()))
+    return _short(node) in _shorts(facts.answered.get(probe, ()))
 
 
-def kernel_log_begins_late(node: str, facts: Facts, look: Look, onset: Onset | None) -> str | None:
+def _begins_late(spans: list[KernelSpan], look: Look, onset: Onset | None) -> str | None:
     """Why "no Xid" is not known although the log was read: it does not reach back far enough."""
-    spans = [s for s in facts.all(KernelSpan) if s.node and same_node(s.node, node)]
     if not spans or any(span.from_boot for span in spans):
         return None
     needed = _needed_from(look, onset)
@@ -111,13 +150,13 @@ def blind_nodes(question: Question, case: Case) -> tuple[str, ...]:
 
 def not_checked(tree: tuple[Question, ...], case: Case) -> tuple[NotChecked, ...]:
     """Everything that could not be seen and would have mattered, equal holes folded over nodes."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str], dict[str, None]] = {}
     for question in tree:
         for node, missing in holes(question, case).items():
             for probe, why in missing:
-                nodes = found.setdefault((probe, why), [])
-                if node and node not in nodes:
-                    nodes.append(node)
+                nodes = found.setdefault((probe, why), {})
+                if node:
+                    nodes[node] = None
     out = [
         NotChecked(what=NAMES.get(probe, probe), where=fold(nodes) if nodes else None, why=why)
         for (probe, why), nodes in found.items()

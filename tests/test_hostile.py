@@ -1,0 +1,188 @@
+"""Hostile and broken input through the whole flow: a clear line or an entry, no traceback."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from importlib.resources import as_file, files
+from pathlib import Path
+
+import pytest
+
+from sluggish.cli.screen import look_of
+from sluggish.evidence.archive import unpack
+from sluggish.evidence.model import Bundle, Unread
+from sluggish.evidence.open import load
+from sluggish.evidence.source import EvidenceError, Item
+from sluggish.probes import PROBES
+
+IB = b"CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"
+
+
+def unpacked(name: str, into: Path) -> Path:
+    """A packaged story as a directory that a test may spoil."""
+    with as_file(files("sluggish.demo") / f"{name}.tar.gz") as path, tarfile.open(path) as tar:
+        tar.extractall(into, filter="data")
+    return next(into.iterdir())
+
+
+@pytest.fixture
+def seed(tmp_path: Path) -> Path:
+    return unpacked("seed", tmp_path / "story")
+
+
+def edit(root: Path, **changes: object) -> None:
+    """Change keys of the manifest and of its first node (`node_...`)."""
+    path = root / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for key, value in changes.items():
+        if key.startswith("node_"):
+            manifest["nodes"][0][key.removeprefix("node_")] = value
+        else:
+            manifest[key] = value
+    path.write_text(json.dumps(manifest))
+
+
+def read(*paths: Path) -> Bundle:
+    return load([str(path) for path in paths], PROBES)
+
+
+def in_memory(name: str, content: bytes) -> Item:
+    return Item(name=name, size=len(content), read=lambda at, n: content[at : at + n])
+
+
+def header(kind: bytes, size: int) -> bytes:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE])
+def test_a_chain_of_name_headers_ends_the_archive(kind: bytes) -> None:
+    body = b"13 path=aaaa\n" if kind == tarfile.XHDTYPE else b"a/b/c/d/e/f/\0"
+    chain = (header(kind, 13) + body.ljust(512, b"\0")) * 3_000
+    (gone,) = unpack(in_memory("a.tar", chain))
+    assert isinstance(gone, Unread)
+    assert "headers without end" in gone.why
+
+
+def test_a_member_with_an_endless_name_is_not_read() -> None:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name in ("n" * 5_000, "gpu-07/ib.txt"):
+            info = tarfile.TarInfo(name)
+            info.size = len(IB)
+            tar.addfile(info, io.BytesIO(IB))
+    gone, kept = unpack(in_memory("a.tar", out.getvalue()))
+    assert isinstance(gone, Unread)
+    assert gone.why == "its name is too long: not read"
+    assert isinstance(kept, Item)
+    assert kept.name == "gpu-07/ib.txt"
+
+
+def test_more_bundles_in_one_place_than_anybody_has_are_refused(tmp_path: Path) -> None:
+    for number in range(1_001):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "manifest.json").write_text('{"schema": 1}')
+    with pytest.raises(EvidenceError, match="more than 1000 bundles"):
+        read(tmp_path)
+
+
+def test_a_path_without_end_still_says_what_is_wrong() -> None:
+    with pytest.raises(EvidenceError, match=r"^…x{199}: no such file or folder$"):
+        load(["x" * 5_000], PROBES)
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder that the user `nobody` can reach, unlike those of pytest."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield unpacked("seed", Path(folder))
+
+
+def test_a_folder_without_permission_is_denied_and_not_missing(open_to_all: Path) -> None:
+    shut = open_to_all / "nodes/gpu-07"
+    shut.chmod(0)
+    me = os.geteuid()
+    try:
+        if me == 0:
+            os.seteuid(65534)  # root reads everything
+        bundle = read(open_to_all)
+    finally:
+        os.seteuid(me)
+        shut.chmod(0o755)
+    told = {(e.error, e.stderr) for e in bundle.evidence if e.node == "gpu-07" and e.error}
+    assert told == {("denied", "Permission denied")}
+
+
+@pytest.mark.parametrize(
+    "at",
+    ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "1969-12-31T00:00:00Z"],
+)
+def test_a_time_out_of_this_world_is_unknown(seed: Path, at: str) -> None:
+    edit(seed, taken_at=at, node_now=at)
+    bundle = read(seed)
+    assert bundle.taken_at is None
+    assert bundle.clocks[0].now is None
+
+
+@pytest.mark.parametrize("seconds", [1e308, -1e308, 1e12])
+def test_a_clock_out_of_this_world_is_unknown(seed: Path, seconds: float) -> None:
+    edit(seed, node_uptime_s=seconds, node_clock_offset_s=seconds, node_utc_offset_s=10**9)
+    clock = read(seed).clocks[0]
+    assert (clock.uptime_s, clock.offset_s, clock.utc_offset_s) == (None, None, 0)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mounts").exists(), reason="needs /proc")
+def test_a_file_without_a_size_is_never_read_as_an_empty_answer() -> None:
+    bundle = read(Path("/proc/self/mounts"))
+    assert bundle.evidence == ()
+    assert "a file without a size" in bundle.unread[0].why
+
+
+def shell(command: str) -> subprocess.CompletedProcess[str]:
+    line = f"{sys.executable} -m sluggish {command}"
+    return subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "says"),
+    [
+        ("demo >&-", 2, "sluggish: stdout is closed: there is nowhere to print to\n"),
+        ("demo >/dev/full", 1, "sluggish: cannot print: No space left on device\n"),
+        ("demo 2>&-", 12, ""),
+        ("diagnose /does/not/exist 2>&-", 2, ""),
+        ("demo <&-", 12, ""),
+    ],
+)
+def test_a_broken_stream_is_one_line_and_no_traceback(command: str, code: int, says: str) -> None:
+    done = shell(command)
+    assert (done.returncode, done.stderr) == (code, says)
+
+
+def test_a_reader_that_leaves_early_is_no_error_text() -> None:
+    done = shell("demo --json | head -c 20")
+    assert done.stderr == ""
+    assert len(done.stdout) == 20
+
+
+class Terminal(io.StringIO):
+    """Looks like a terminal; its size comes from COLUMNS."""
+
+    encoding = "utf-8"  # pyright: ignore[reportAssignmentType]
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("columns", "width"), [("80", 80), ("20", 72), ("300", 100)])
+def test_the_screen_fits_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, columns: str, width: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert look_of(Terminal()).width == width
