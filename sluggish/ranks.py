@@ -50,7 +50,7 @@ class GroupState:
     name: str
     desc: str
     role: str | None
-    """dp, tp, pp, ep, cp, where the name tells."""
+    """dp, tp, pp, ep, cp, mp or a mesh dimension, where the name tells."""
     size: int
     observed: int
     last_completed: int | None
@@ -206,13 +206,14 @@ _ROLES = (  # in this order: `DATA_PARALLEL_GROUP_WITH_CP` serves data paralleli
     ("pp", ("pipeline", "mesh_pp", "embedding")),
     ("dp", ("data_parallel", "mesh_dp", "fsdp", "shard", "replicate")),
     ("cp", ("context", "mesh_cp")),
+    ("mp", ("model_parallel",)),
 )
 
 
 def role_of(name: str) -> str | None:
-    """What kind of parallelism a group serves, by Megatron's and DeviceMesh's names."""
+    """What parallelism a group serves, by Megatron's names; else the dimension of its mesh."""
     low = name.lower()
     for role, words in _ROLES:
         if low == role or any(word in low for word in words):
             return role
-    return None
+    return low.removeprefix("mesh_") or None if low.startswith("mesh_") else None

@@ -89,7 +89,8 @@ def _sort_sink(scene: Scene, node: Node, sinks: Sinks) -> None:
         sinks.tied.append(node)
     elif _proves_end(scene, node):
         few = 2 * len(node.joined) < len(scene.groups[node.group].ranks)
-        (sinks.device if few else sinks.joined).append(node)
+        alone = len(node.joined) == 1  # of a pair: the other one has finished and gone on
+        (sinks.device if few or alone else sinks.joined).append(node)
     elif node.unseen or node.group in scene.guessed:
         sinks.unseen.append(node)
     else:

@@ -167,8 +167,13 @@ def _modernise(entries: list[Entry]) -> None:
     """Give entries of older formats the keys that they lack; `is_p2p` came with 2.3."""
     if not entries or ("is_p2p" in entries[0] and "collective_seq_id" in entries[0]):
         return
+    sends: dict[Any, Any] = {}  # local group id -> p2p number of a batch that may be open
     for e in entries:
-        e.setdefault("is_p2p", bool(_P2P.search(e["profiling_name"])))
+        local, number = e.get("pg_id", 0), e.get("p2p_seq_id", 0)
+        p2p = bool(_P2P.search(e["profiling_name"]))
+        closes = e["profiling_name"].endswith("coalesced") and sends.get(local) == number
+        e.setdefault("is_p2p", p2p or closes)
+        sends[local] = number if p2p else None
         e.setdefault("collective_seq_id", e.get("seq_id", 0))
         for key, value in (("p2p_seq_id", 0), ("pg_id", 0), ("retired", False)):
             e.setdefault(key, value)
