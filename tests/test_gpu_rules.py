@@ -78,6 +78,32 @@ def test_a_card_gone_from_the_bus_is_off_the_bus() -> None:
     assert found.subtype == "off_bus"
 
 
+def test_a_listing_of_the_bus_that_nvidia_smi_contradicts_was_read_wrongly() -> None:
+    found = observe(gpu_missing, look("a", gpus=8), count("a", 8), count("a", 7, "pci"))
+    assert [f.role for f in found] == [Role.ALL_CLEAR]
+
+
+@pytest.mark.parametrize(
+    ("whole", "strength"), [(True, Strength.DECISIVE), (False, Strength.STRONG)]
+)
+def test_the_bus_alone_is_decisive_only_where_its_listing_is_whole(
+    whole: bool, strength: Strength
+) -> None:
+    bus = GpuCount(node="a", source="pci", count=7, pci=tuple(BUS[:7]), whole=whole)
+    (found,) = roots(observe(gpu_missing, look("a", gpus=8), bus))
+    assert (found.subtype, found.strength) == ("off_bus", strength)
+
+
+def test_a_listing_without_any_gpu_was_filtered_and_accuses_nobody() -> None:
+    bus = GpuCount(node="a", source="pci", count=0, whole=True)
+    assert not roots(observe(gpu_missing, look("a", gpus=8), bus))
+
+
+def test_a_job_cannot_miss_more_than_its_node_has() -> None:
+    facts = (count("a", 8), count("a", 8, "pci"), count("a", 8, "slurm"))
+    assert not roots(observe(gpu_missing, look("a", gpus=99), *facts))
+
+
 def test_rev_ff_is_off_the_bus_without_any_expectation() -> None:
     dead = GpuCount(node="a", source="pci", count=7, pci=tuple(BUS[:7]), dead=(BUS[7],))
     (found,) = roots(observe(gpu_missing, dead))

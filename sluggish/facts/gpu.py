@@ -161,6 +161,8 @@ class GpuCount:
     pci: tuple[str, ...] = ()
     dead: tuple[str, ...] = ()
     """Addresses that are still listed but read as all ones (`rev ff`)."""
+    whole: bool = False
+    """True where the text itself proves that nothing of the listing was lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

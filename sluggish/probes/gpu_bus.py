@@ -24,8 +24,10 @@ BINARY = False
 _ADDRESS = r"(?P<pci>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
 # /sys/bus/pci/devices/0000:1b:00.0/class:0x030200          (form of `grep -s .`)
 _SYSFS = re.compile(
-    rf"/sys/bus/pci/devices/{_ADDRESS}/(?P<file>class|vendor|revision):(?P<value>0x[0-9A-Fa-f]{{1,6}})\s*\Z"
+    rf"/sys/bus/pci/devices/{_ADDRESS}/(?P<file>class|vendor|revision):"
+    r"(?P<value>0x(?:[0-9A-Fa-f]{6}|[0-9A-Fa-f]{4}|[0-9A-Fa-f]{2}))\s*\Z"
 )
+_LENGTHS = {"class": 8, "vendor": 6, "revision": 4}
 # 0001:00:00.0 3D controller: NVIDIA Corporation GH100 [H100 PCIe] (rev a1)      (`lspci`)
 # 1b:00.0 3D controller [0302]: NVIDIA Corporation Device [10de:2335] (rev a1)   (`lspci -nn`)
 _LSPCI = re.compile(
@@ -59,32 +61,48 @@ def sniff(head: bytes) -> bool:
 def parse(text: str, origin: Origin) -> Iterator[GpuCount]:
     """One count. Raises ValueError where no line is of the bus, or lspci shows nothing of NVIDIA.
 
-    A listing without any NVIDIA device may have been filtered: it never says "no GPU".
+    A listing without any NVIDIA device may have been filtered: it never says "no GPU". One that
+    was cut or garbled is refused: GPUs that it lost would count as lost by the node.
     """
     gpus: dict[str, bool] = {}
-    read = _sysfs(text, gpus) or _lspci_all(text, gpus)
-    if not read:
+    whole = _sysfs(text, gpus)
+    if whole is None and not _lspci_all(text, gpus):
         raise ValueError("expected /sys/bus/pci/devices/... lines or lspci with an NVIDIA device")
     alive = tuple(sorted(address for address, dead in gpus.items() if not dead))
     dead = tuple(sorted(address for address, dead in gpus.items() if dead))
-    yield GpuCount(node=origin.node, source="pci", count=len(alive), pci=alive, dead=dead)
+    yield GpuCount(
+        node=origin.node, source="pci", count=len(alive), pci=alive, dead=dead, whole=bool(whole)
+    )
 
 
-def _sysfs(text: str, gpus: dict[str, bool]) -> bool:
-    """Fill in the GPUs; True if there was any sysfs line."""
+def _sysfs(text: str, gpus: dict[str, bool]) -> bool | None:
+    """Fill in the GPUs; None if there is no sysfs line, True if the listing proves to be whole.
+
+    `grep` prints all vendors before all classes, so a cut listing has a device with one of them.
+    """
     devices: dict[str, dict[str, str]] = {}
     for line in text.splitlines():
         match = _SYSFS.match(line) if len(line) < _LONGEST else None
         address = v.pci(match["pci"]) if match else None
-        if match and address and len(devices) < _MOST:
+        if match and address and len(match["value"]) == _LENGTHS[match["file"]]:
+            if len(devices) >= _MOST:
+                raise ValueError(f"expected at most {_MOST} PCI devices")
             devices.setdefault(address, {})[match["file"]] = match["value"].lower()
+        elif "/sys/bus/pci/" in line:
+            raise ValueError("expected whole lines /sys/bus/pci/devices/ADDRESS/FILE:0x...")
+    if not devices:
+        return None
+    vendors = any("vendor" in files for files in devices.values())
+    if not all("class" in files and (not vendors or "vendor" in files)
+               for files in devices.values()):  # fmt: skip
+        raise ValueError("expected vendor and class of every PCI device: the listing is cut")
     for address, files in devices.items():
         # without a vendor line the listing was of vendor 0x10de only
         ours = files.get("vendor", "0x10de") == "0x10de"
         number = int(files.get("class", "0x0"), 16)
         if ours and f"{number >> 8:04x}" in _GPU_CLASSES and address.endswith(".0"):
             gpus[address] = files.get("revision") == "0xff"
-    return bool(devices)
+    return vendors
 
 
 def _lspci_all(text: str, gpus: dict[str, bool]) -> bool:

@@ -82,9 +82,15 @@ def _of_node(view: View, c: _Counts, counts: list[_Counts]) -> Iterator[Finding]
 
 def _against_need(c: _Counts, need: int) -> Iterator[Finding]:
     """The job's own share: whoever lists less than that lacks a GPU of this job."""
-    if c.bus is not None and c.bus.count + len(c.bus.dead) < need:
+    if c.slurm is not None and 0 < c.slurm.count < need:
+        return  # a job cannot have more than the node: one of the two was read wrongly
+    plugged = c.bus.count + len(c.bus.dead) if c.bus is not None else 0
+    if c.bus is not None and 0 < plugged < need:
+        if c.smi is not None and c.smi.count > plugged:
+            return  # nvidia-smi cannot list what is not on the bus: the listing is not whole
+        sure = c.bus.whole or c.smi is not None
         yield _finding(
-            c.node, None, Strength.DECISIVE, "off_bus", "PCI bus",
+            c.node, None, Strength.DECISIVE if sure else Strength.STRONG, "off_bus", "PCI bus",
             f"{c.bus.count} GPUs on the PCI bus, the job has {need} on this node",
         )  # fmt: skip
     elif c.smi is not None and 0 < c.smi.count < need:
@@ -159,9 +165,15 @@ def _lost_by_word(view: View, found: list[Finding]) -> Iterator[Finding]:
         if failure.kind != "gpu_lost" or (failure.pci and failure.pci in told):
             continue
         told.add(failure.pci)
+        gone = failure.pci is not None and any(
+            c.source == "pci" and c.node == failure.node and c.pci and failure.pci not in c.pci
+            for c in view.all(GpuCount)
+        )
         yield _finding(
-            failure.node, failure.pci, _by_word(view, failure), "missing", "nvidia-smi",
-            "nvidia-smi cannot reach the GPU", failure.line,
+            failure.node, failure.pci, _by_word(view, failure), "off_bus" if gone else "missing",
+            "nvidia-smi",
+            "nvidia-smi cannot reach the GPU" + (", nor is it on the PCI bus" if gone else ""),
+            failure.line,
         )  # fmt: skip
     for gpu in view.all(Gpu):
         lost = next((e for e in gpu.errors if "gpu is lost" in e.lower()), None)
