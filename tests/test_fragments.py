@@ -83,7 +83,201 @@ KERNEL: dict[str, Case] = {
     ),
 }  # fmt: skip
 
-CASES = {**KERNEL}
+ELASTIC = """\
+[2026-03-08 10:01:02,345] torch.distributed.elastic.multiprocessing.api: [ERROR] failed \
+(exitcode: 1) local_rank: 2 (pid: 4417) of binary: /opt/env/bin/python
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-03-08_10:01:02
+  host      : gpu-05
+  rank      : 10 (local_rank: 2)
+  exitcode  : 1 (pid: 4417)
+  error_file: <N/A>"""
+
+ENDS: dict[str, Case] = {
+    "torchrun's report with no exception in it": log(ELASTIC, CRASH, place=10),
+    "SIGKILL that nobody explains": log(
+        "E0308 10:01:02.345678 2211 torch/distributed/elastic/multiprocessing/api.py:869] failed "
+        "(exitcode: -9) local_rank: 5 (pid: 2266) of binary: /usr/bin/python3",
+        MEMORY, says="kernel log only",
+    ),
+    "a loader worker killed by SIGKILL": log(
+        "RuntimeError: DataLoader worker (pid 812) is killed by signal: Killed.", MEMORY,
+    ),
+    "a loader worker with full shared memory": log(
+        "RuntimeError: DataLoader worker (pid 812) is killed by signal: Bus error. It is possible "
+        "that dataloader's workers are out of shared memory. Please try to raise your shared "
+        "memory limit.",
+        CONFIG, says="/dev/shm",
+    ),
+    "a loader worker that crashed": log(
+        "ERROR: Unexpected segmentation fault encountered in worker.\n"
+        "RuntimeError: DataLoader worker (pid(s) 7712) exited unexpectedly",
+        CRASH, says="segmentation fault",
+    ),
+    "a batch that came too late": log("RuntimeError: DataLoader timed out after 90 seconds", DATA),
+    "a stale file handle": log(
+        "[rank4]: OSError: [Errno 116] Stale file handle: '/data/part-0012.arrow'", DATA, place=4,
+    ),
+    "an exception alone, of a user's module": log(
+        "my_code.errors.ShapeError: expected 3 columns, found 2", CRASH, says="ShapeError",
+    ),
+    "Slurm's time limit": log(
+        "slurmstepd: error: *** JOB 4711 ON gpu-05 CANCELLED AT 2026-03-08T10:00:00 "
+        "DUE TO TIME LIMIT ***",
+        UNKNOWN, ENDED, says="at its time limit",
+    ),
+    "timeouts without a collective's record": log(
+        "[E ProcessGroupNCCL.cpp:490] Some NCCL operations have failed or timed out. Due to the "
+        "asynchronous nature of CUDA kernels, subsequent GPU operations might run on "
+        "corrupted/incomplete data.",
+        UNKNOWN,
+    ),
+}  # fmt: skip
+
+CUDA: dict[str, Case] = {
+    "an illegal access that only the watchdog printed": log(
+        "[rank3]:[E308 10:10:10.101010101 ProcessGroupNCCL.cpp:1895] [PG ID 0 PG GUID 0 Rank 3] "
+        "Process group watchdog thread terminated with exception: CUDA error: an illegal memory "
+        "access was encountered",
+        CRASH, place=3,
+    ),
+    "a fabric that is not up": log(
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet "
+        "initialized",
+        UNKNOWN, says="the kernel log decides",
+    ),
+    "an error that may be the link's or the program's": log(
+        "RuntimeError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware "
+        "error",
+        UNKNOWN, says="the kernel log decides",
+    ),
+    "a library that failed inside": log(
+        "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", UNKNOWN,
+        says="the kernel log decides",
+    ),
+    "a driver that is too old": log(
+        "RuntimeError: The NVIDIA driver on your system is too old (found version 11040).", CONFIG,
+        says="older than",
+    ),
+    "a lost GPU that the container runtime met": log(
+        "nvidia-container-cli: detection error: nvml error: gpu is lost: unknown", GPU,
+    ),
+    "a container runtime with another driver": log(
+        "nvidia-container-cli: initialization error: nvml error: driver/library version mismatch: "
+        "unknown",
+        CONFIG, says="differ",
+    ),
+}  # fmt: skip
+
+START: dict[str, Case] = {
+    "a rendezvous behind a firewall": log(
+        "[W socket.cpp:663] [c10d] The client socket has failed to connect to [gpu-01]:29500 "
+        "(errno: 113 - No route to host).\n"
+        "[E socket.cpp:957] [c10d] The client socket has timed out after 60s while trying to "
+        "connect to (gpu-01, 29500).",
+        CONFIG, says="cannot be reached",
+    ),
+    "a rendezvous that nobody answers": log(
+        "[E socket.cpp:957] [c10d] The client socket has timed out after 60s while trying to "
+        "connect to (gpu-01, 29500).",
+        DESYNC, UNKNOWN,
+    ),
+    "a name that is not known": log(
+        "[W socket.cpp:697] [c10d] The IPv4 network addresses of (gpu-01, 29500) cannot be "
+        "retrieved (gai error: -2 - Name or service not known).",
+        CONFIG, says="not known",
+    ),
+    "the same of IPv6, where all may be well": log(
+        "[W socket.cpp:697] [c10d] The IPv6 network addresses of (gpu-01, 29500) cannot be "
+        "retrieved (gai error: -2 - Name or service not known).",
+        UNKNOWN,
+    ),
+    "a port that is taken": log(
+        "RuntimeError: The server socket has failed to listen on any local network address. The "
+        "server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).",
+        CONFIG, says="is taken",
+    ),
+    "a docker bridge": log(
+        "gpu-01:4101:4201 [0] include/socket.h:409 NCCL WARN Connect to 172.17.0.1<43211> failed "
+        ": Connection refused",
+        CONFIG, says="bridge",
+    ),
+    "a firewall that drops": log(
+        "gpu-01:4101:4201 [0] misc/socket.cc:538 NCCL WARN socketPollConnect: connect to "
+        "10.3.0.9<40961> returned 110(Connection timed out)",
+        CONFIG, says="not reachable",
+    ),
+    "ranks that count differently": log(
+        "gpu-09:771:801 [0] bootstrap.cc:180 NCCL WARN Bootstrap Root : mismatch in rank count "
+        "from procs 16 : 8",
+        CONFIG, says="how many",
+    ),
+    "a container that did not start": log(
+        "slurmstepd: error: pyxis: container start failed with error code: 1\n"
+        "srun: error: gpu-05: task 3: Exited with exit code 1",
+        CONFIG, CRASH, says="container",
+    ),
+    "too many files": log(
+        "RuntimeError: Too many open files. Communication with the workers is no longer possible.",
+        CONFIG, says="ulimit -n",
+    ),
+    "a registration that failed without a reason": log(
+        "gpu-09:771:801 [0] misc/ibvwrap.cc:284 NCCL WARN Call to ibv_reg_mr failed", CONFIG,
+    ),
+    "sockets on one node, HCAs on the other": log(
+        "gpu-09:771:801 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB ib0:10.0.0.1<0>\n"
+        "gpu-10:771:801 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.2<0>",
+        CONFIG, place="gpu-10",
+    ),
+}  # fmt: skip
+
+FABRIC: dict[str, Case] = {
+    "status 12 of a host that is not named": log(
+        ":4654:5666 [0] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer "
+        "10.3.0.61<39430> with error 12, opcode 129, len 0, vendor err 129 (Recv)",
+        IB, says="no answer from 10.3.0.61",
+    ),
+    "a retry count of UCX": log(
+        "[1789000000.123456] [gpu-09:8812 :0] ib_mlx5_log.c:177  UCX  ERROR Transport retry count "
+        "exceeded on mlx5_0:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)",
+        IB, UNKNOWN,
+    ),
+    "disabled ports": file(
+        "Infiniband device 'mlx5_7' port 1 status:\n\tstate:\t\t 1: DOWN\n"
+        "\tphys state:\t 3: Disabled\n\trate:\t\t 10 Gb/sec (4X SDR)\n"
+        "\tlink_layer:\t InfiniBand",
+        UNKNOWN, says="Disabled, ignored",
+    ),
+}  # fmt: skip
+
+STACKS: dict[str, Case] = {
+    "a loader's queue, by py-spy": file(
+        'Thread (idle): "MainThread"\n    wait (threading.py:359)\n    get (queue.py:180)\n'
+        "    _try_get_data (torch/utils/data/dataloader.py:1310)\n"
+        "    _next_data (torch/utils/data/dataloader.py:1524)\n"
+        "    __next__ (torch/utils/data/dataloader.py:741)",
+        DATA,
+    ),
+    "a barrier, by py-spy": file(
+        "Process 77: python train.py\nPython v3.11.4 (/usr/bin/python3.11)\n\n"
+        'Thread 77 (active): "MainThread"\n'
+        "    barrier (torch/distributed/distributed_c10d.py:3703)\n"
+        "    save (train.py:140)\n    <module> (train.py:230)",
+        UNKNOWN, says="waits in a collective, called at train.py:140",
+    ),
+    "a kernel stack in NFS": file(
+        "[<0>] rpc_wait_bit_killable+0x24/0xb0 [sunrpc]\n"
+        "[<0>] nfs_wait_bit_killable+0x1e/0x90 [nfs]\n[<0>] vfs_read+0x9d/0x150",
+        DATA,
+    ),
+}  # fmt: skip
+
+CASES = {**KERNEL, **ENDS, **CUDA, **START, **FABRIC, **STACKS}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

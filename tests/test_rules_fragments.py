@@ -3,14 +3,29 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from sluggish.facts.collective import Wait, WaitRoot, WatchdogTimeout
 from sluggish.facts.host import KernelSpan, OomKill, Stack, StackFrame
-from sluggish.facts.log import LogSign, LogSpan, ProcessExit, SlurmMessage
+from sluggish.facts.log import (
+    LogSign,
+    LogSpan,
+    ProcessExit,
+    Progress,
+    PythonError,
+    SlurmMessage,
+)
 from sluggish.facts.store import Facts
 from sluggish.findings import Finding, Role, Strength, ask
-from sluggish.rules import memory, node
+from sluggish.job import Job
+from sluggish.rules import app, config, data, memory, node, progress
 
-RULES = {rule.id: rule for rule in (*memory.RULES, *node.RULES)}
+RULES = {
+    rule.id: rule
+    for rule in (
+        *app.RULES, *config.RULES, *data.RULES, *memory.RULES, *node.RULES, *progress.RULES,
+    )
+}  # fmt: skip
 SPAN = LogSpan(node=None, path="job.out", bytes_total=9, bytes_read=9)
 
 
@@ -111,3 +126,72 @@ def test_where_the_graph_names_somebody_stacks_are_not_said_twice() -> None:
     assert run("PROC-STACK", stack(*BARRIER), wait) == []
     worker = stack(("get", "multiprocessing/queues.py"), ("_worker_loop", "worker.py"))
     assert run("PROC-STACK", worker) == []
+
+
+def sign(kind: str, **more: Any) -> LogSign:
+    told: dict[str, Any] = {"node": None, "rank": None, "at": None, "line": kind, "order": 5}
+    return LogSign(kind=kind, **(told | more))
+
+
+def steps() -> list[Progress]:
+    return [Progress(node=None, rank=0, at=None, step=n, order=n) for n in range(3)]
+
+
+@pytest.mark.parametrize("kind", ["rank_count", "port_in_use", "container_failed"])
+def test_what_keeps_a_job_from_starting_is_no_cause_of_one_that_stepped(kind: str) -> None:
+    (found,) = run("CFG-LAUNCH", SPAN, sign(kind))
+    assert (found.role, found.strength) == (Role.ROOT, Strength.STRONG)
+    assert run("CFG-LAUNCH", SPAN, sign(kind), *steps()) == []
+
+
+@pytest.mark.parametrize("kind", ["store_no_route", "store_unresolved"])
+def test_an_unreachable_rendezvous_is_a_setting_before_the_first_step_only(kind: str) -> None:
+    (found,) = run("CFG-IFACE", SPAN, sign(kind, detail="gpu-01"))
+    assert (found.role, found.strength, found.spots) == (Role.ROOT, Strength.STRONG, ())
+    assert "gpu-01" in found.says
+    (late,) = run("CFG-IFACE", SPAN, sign(kind, detail="gpu-01"), *steps())
+    assert late.role is Role.CONTEXT
+
+
+def test_a_stale_handle_after_the_first_timeout_is_a_consequence() -> None:
+    stale = sign("storage_error", detail="[Errno 116] Stale file handle", rank=4, order=5)
+    (found,) = run("DATA-STORAGE", SPAN, stale)
+    assert (found.role, found.strength, found.spots[0].rank) == (Role.ROOT, Strength.STRONG, 4)
+    waited = WatchdogTimeout(node=None, rank=1, group_rank=None, at=None, group=None, seq=4,
+                             op="ALLREDUCE", order=1, line="Watchdog")  # fmt: skip
+    (late,) = run("DATA-STORAGE", SPAN, stale, waited)
+    assert (late.role, late.spots) == (Role.CONSEQUENCE, ())
+
+
+def test_an_exit_code_beside_nothing_but_echoes_is_not_explained_by_them() -> None:
+    ended = ProcessExit(node="gpu-05", rank=10, at=None, exit_code=1, source="torchrun", order=3,
+                        line="exitcode  : 1 (pid: 9)")  # fmt: skip
+    echo = PythonError(node=None, rank=None, at=None, type="ChildFailedError", message="", order=4)
+    assert [f.role for f in run("APP-EXIT", SPAN, ended, echo)] == [Role.ROOT]
+    own = replace(echo, type="KeyError", message="'x'", order=1)
+    assert [f.role for f in run("APP-EXIT", SPAN, ended, own)] == [Role.CONSEQUENCE]
+
+
+def test_a_rendezvous_without_a_count_is_only_weak() -> None:
+    (found,) = run("START-RENDEZVOUS", sign("rendezvous_timeout"))
+    assert (found.strength, found.spots) == (Strength.WEAK, ())
+    (counted,) = run("START-RENDEZVOUS", sign("rendezvous_timeout", detail="63/64"))
+    assert counted.strength is Strength.STRONG
+
+
+def test_slurms_own_line_in_the_log_says_how_it_ended_where_nobody_asked_slurm() -> None:
+    ended = SlurmMessage(node=None, at=None, kind="time_limit", line="DUE TO TIME LIMIT")
+    (found,) = run("JOB-STATE", ended)
+    assert (found.role, found.subtype) == (Role.CONTEXT, "time_limit")
+    assert run("JOB-STATE", SlurmMessage(node=None, at=None, kind="other", line="x")) == []
+    asked = Job(id="1", raw_id="1", source="scontrol", state="RUNNING", nodes=("a",))
+    assert [f.role for f in run("JOB-STATE", ended, asked)] == [Role.ALL_CLEAR]
+
+
+def test_an_illegal_access_that_only_the_watchdog_printed_is_the_programs() -> None:
+    line = "watchdog thread terminated with exception: CUDA error: an illegal memory access"
+    told = sign("cuda_error", detail="an illegal memory access was encountered", rank=3, line=line)
+    (found,) = [f for f in run("APP-EXCEPTION", SPAN, told) if f.role is Role.ROOT]
+    assert (found.strength, found.spots[0].rank) == (Strength.STRONG, 3)
+    elsewhere = replace(told, line="RuntimeError: CUDA error: an illegal memory access")
+    assert [f for f in run("APP-EXCEPTION", SPAN, elsewhere) if f.role is Role.ROOT] == []

@@ -21,6 +21,8 @@ TROUBLES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # socketStartConnect: Connect to 10.0.0.9<41109> failed : No route to host
     ("No route to host", "no_route", ()),
     ("Network is unreachable", "no_route", ()),
+    # socketPollConnect: connect to 10.0.0.9<40961> returned 110(Connection timed out)
+    ("returned 110(", "no_route", ("onnect to",)),
     ("Connect to ", "socket", (" failed",)),
     ("Call to connect", "socket", (" failed",)),
     ("Connection refused", "socket", ()),

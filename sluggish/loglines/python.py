@@ -226,7 +226,7 @@ def _finish(now: _Open) -> Iterator[PythonError]:
 
 # RuntimeError: transform: failed to synchronize: ...   (no traceback: what somebody mailed)
 _BARE = re.compile(
-    r"(?P<type>(?:[a-z_][\w]{0,80}\.){0,8}[A-Z][A-Za-z]{1,60}(?:Error|Exception|NotMet))"
+    r"(?P<type>(?:[a-z_][\w]{0,80}\.){0,8}[A-Z][A-Za-z]{1,60}(?:Error|Exception|NotMet|Timeout))"
     r": (?P<message>.{3,})\Z",
     re.DOTALL,
 )
@@ -234,7 +234,7 @@ _BARE = re.compile(
 
 def _bare(line: Line) -> Iterator[PythonError]:
     """An exception's line that stands alone: its traceback was cut off."""
-    if "Error" not in line.text and "Exception" not in line.text:
+    if not any(word in line.text for word in ("Error", "Exception", "Timeout: ")):
         return
     if found := _BARE.match(line.text):
         now = _Open(started=line, at=line.at)

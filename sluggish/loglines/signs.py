@@ -1,31 +1,16 @@
 """Lines of known meaning that are neither progress nor an exception: limits, launch, versions."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 
 from sluggish.facts.log import LogSign, Version
 from sluggish.loglines.line import Line
+from sluggish.loglines.sign import Sign
+from sluggish.loglines.sign import sign as _sign
+from sluggish.loglines.signs_setup import SETUP_SIGNS
 
-Detail = Callable[[re.Match[str]], str]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sign:
-    """A kind of line: the words it must hold, cheap to look for, and its form."""
-
-    kind: str
-    words: tuple[str, ...]
-    form: re.Pattern[str]
-    detail: Detail = lambda found: found["detail"] if "detail" in found.re.groupindex else ""
-
-
-def _sign(kind: str, *words: str, form: str | None = None) -> _Sign:
-    pattern = form or "|".join(re.escape(word) for word in words)
-    return _Sign(kind=kind, words=words, form=re.compile(pattern, re.IGNORECASE))
-
-
-SIGNS: tuple[_Sign, ...] = (
+SIGNS: tuple[Sign, ...] = (
+    *SETUP_SIGNS,
     # ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory
     _sign(
         "memlock", "ibv_reg_mr", "ibv_create_cq", "ibv_create_qp",
@@ -96,10 +81,12 @@ SIGNS: tuple[_Sign, ...] = (
         r"in worker",
     ),
     # CUDA error: uncorrectable ECC error encountered        Cuda failure 999 'unknown error'
+    # nvidia-container-cli: detection error: nvml error: gpu is lost: unknown
     _sign(
-        "cuda_error", "CUDA error: ", "Cuda failure", "cudaError",
+        "cuda_error", "CUDA error: ", "Cuda failure", "cudaError", "nvml error: gpu",
         form=r"CUDA error: (?P<detail>(?!out of memory)[^\n]{3,120})"
-        r"|Cuda failure (?P<d2>[^\n]{1,100})|(?P<d3>cudaError[A-Z]\w{2,60})",
+        r"|Cuda failure (?P<d2>[^\n]{1,100})|(?P<d3>cudaError[A-Z]\w{2,60}"
+        r"|nvml error: gpu is lost)",
     ),
     # terminate called after throwing an instance of 'c10::Error'
     _sign(
@@ -117,7 +104,8 @@ SIGNS: tuple[_Sign, ...] = (
     # Error 803: system has unsupported display driver / cuda driver combination
     # (cudaErrorSystemDriverMismatch: the loaded module and the libraries are of two versions)
     _sign(
-        "driver_mismatch", "Driver/library version mismatch", "CUDA driver version is insufficient",
+        "driver_mismatch", "Driver/library version mismatch", "driver/library version mismatch",
+        "CUDA driver version is insufficient",
         "unsupported display driver",
     ),
     # ... expected world_size=64 but 63 ranks ...    WORLD_SIZE (16) does not match
@@ -129,7 +117,8 @@ SIGNS: tuple[_Sign, ...] = (
     _sign("ofi_address", "Unable to insert remote address"),
     # Bootstrap : no socket interface found      NCCL WARN Bootstrap : no usable ...
     _sign(
-        "no_interface", "no socket interface found", "No interface found",
+        "no_interface", "no socket interface found", "No socket interface found",
+        "No interface found",
         form=r"no socket interface found|No interface found[^\n]{0,80}|"
         r"Unable to find a usable (?:network|interface)",
     ),
@@ -189,7 +178,7 @@ _VERSIONS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 
-_WORDS: dict[str, list[_Sign]] = {}
+_WORDS: dict[str, list[Sign]] = {}
 for _one in SIGNS:
     for _word in _one.words:
         _WORDS.setdefault(_word, []).append(_one)
@@ -221,7 +210,7 @@ def parse(lines: Iterable[Line]) -> Iterator[LogSign | Version]:
             yield _fact(line, sign, found)
 
 
-def _fact(line: Line, sign: _Sign, found: re.Match[str]) -> LogSign:
+def _fact(line: Line, sign: Sign, found: re.Match[str]) -> LogSign:
     groups = found.groupdict()
     if sign.kind == "rendezvous_wait":
         detail = f"{groups['joined']}/{groups['world']}"

@@ -55,11 +55,23 @@ _STRONG = re.compile(
     rb"NCCL (?:INFO|WARN|version)|WorkNCCL\(|ProcessGroupNCCL|Traceback \(most recent call last\)"
     rb"|\[rank\d{1,6}\]:|slurmstepd: |srun: (?:error|Job|Force|Terminating|Step)"
     rb"|torch\.distributed|torch/distributed|failed \(exitcode: |elastic\.multiprocessing"
-    rb"|pyxis: import|\*\*\*\*\* Running training|CUDA out of memory|slurm_script: line|noticed that process rank"
+    rb"|\*\*\*\*\* Running training|CUDA out of memory|slurm_script: line|noticed that process rank"
+    rb"|pyxis: import"
     rb"|DataLoader worker \(pid|elapsed time per iteration|CUDA error: |RuntimeError: "
     rb"|terminate called after throwing an instance of|gloo/transport/"
     rb"|OutOfMemoryError|store based barrier|ncclUnhandledCudaError|ncclInternalError"
+    rb"|Some NCCL operations have failed|\[c10d\]|\[[EWIF] (?:socket|ProcessGroup\w{1,12})\.cpp:"
+    rb"|(?:mpirun|mpiexec|nvidia-container-cli|pyxis|enroot): [a-z]|UCX {2}(?:ERROR|WARN)"
+    rb"|: Out Of Memory|encountered in worker|DataLoader timed out"
+    rb"|, but didn't join collective #|joined but didn't finish collective #"
 )
+# OSError: [Errno 116] Stale file handle: '/data/a.arrow'       (the end of a traceback, alone)
+_RAISED = re.compile(
+    rb"(?m)^(?:\[rank\d{1,6}\]: ?|\d{1,6}: )?(?:[a-z_]\w{0,60}\.){0,8}(?!Lustre)[A-Z]\w{1,60}"
+    rb"(?:Error|Exception|Timeout): \S"
+)
+# 34%|###4      | 3412/10000 [2:11:05<4:13:02,  2.30s/it]      a bar with its times: one is enough
+_BAR = re.compile(rb"%\|[^|\n]{0,400}\| ?\d{1,12}/\d{1,12} \[\d{1,4}:\d\d|\b[\d.]{1,12} sec/step\b")
 _LOOP = re.compile(
     rb"(?i)%\|[^|\n]{0,400}\| ?\d+/\d+ \[|\b(?:epoch|step|iter(?:ation)?)\b[ :=#\[(]{0,4}\d+"
     rb"|\bloss\b|\bcheckpoint|\btok(?:ens)?/s|it/s\b|s/it\b|\bep \d+ train"
@@ -67,10 +79,10 @@ _LOOP = re.compile(
 # What is surely another probe's text: a kernel log that quotes a process, a tool's output.
 _NOT_OURS = re.compile(
     rb"\A\s{0,8}(?:\{|<\?xml|%!|JobId=|NodeName=|CA '|hca_id:|Infiniband device|==> |Process \d+: )"
-    rb"|\A[^\n]{0,80}\bkernel: |\A\[ {0,8}\d+\.\d{6}\]|\A\[ {0,6}\+"
+    rb"|\A[^\n]{0,80}\bkernel: |\A\[ {0,8}\d{1,9}\.\d{1,6}\] |\A\[ {0,6}\+"
     rb"|\A\[[A-Z][a-z]{2} [A-Z][a-z]{2} "
     rb"|\A\d{4}-\d\d-\d\dT[\d:,.+-]{10,30} (?:\S+ kernel: |NVRM|mlx5|pci)|\A=+NVSMI LOG=+"
-    rb"|\AThread \d|\ACurrent thread 0x|\AJobID\|"
+    rb"|\A\s{0,8}Thread [\d(]|\ACurrent thread 0x|\AJobID\|"
 )
 LEAST_LOOP_LINES = 3
 
@@ -84,7 +96,7 @@ def sniff(head: bytes) -> bool:
         b"Job summary" in text and b"Communicators..." in text
     ):
         return False
-    if _STRONG.search(text):
+    if _STRONG.search(text) or _RAISED.search(text) or _BAR.search(text):
         return True
     loop = sum(1 for line in re.split(rb"[\r\n]", text)[:4_000] if _LOOP.search(line[:2_000]))
     return loop >= LEAST_LOOP_LINES

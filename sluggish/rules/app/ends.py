@@ -12,6 +12,7 @@ from sluggish.facts.host import OomKill, Segfault
 from sluggish.facts.log import LogSign, LogSpan, ProcessExit, PythonError, SlurmMessage
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.job import Job
+from sluggish.loglines.python import is_fallout
 from sluggish.rules.app.common import history
 
 ASKED = frozenset({1, 2, 15})
@@ -154,7 +155,7 @@ def app_exit(view: View) -> Iterator[Finding]:
     """A rank's process ends with an error code before any collective times out."""
     ends = [e for e in view.all(ProcessExit) if e.exit_code and e.signal is None]
     ends = sorted((e for e in ends if not history(view, e.at)), key=key)
-    explained = bool(view.all(PythonError))
+    explained = any(not is_fallout(e.type, e.message) for e in view.all(PythonError))
     for number, end in enumerate(ends[:8]):
         in_front = before_timeouts(end, view.all(WatchdogTimeout), view.all(LogSpan))
         rank = end.rank if end.rank is not None else _rank(view, end)

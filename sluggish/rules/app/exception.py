@@ -11,29 +11,49 @@ from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.log import LogSign, LogSpan, ProcessExit, Progress, PythonError
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.loglines.python import is_cuda_oom, is_fallout
-from sluggish.rules.app.common import history, not_read_whole, proved, says, spot_of, who
+from sluggish.rules.app.common import (
+    history,
+    node_of_end,
+    not_read_whole,
+    proved,
+    says,
+    spot_of,
+    who,
+)
 
 SOURCE = "job log"
 MOST_LISTED = 8
 """Consequences listed one by one."""
 CUDA_HARDWARE = (
     "uncorrectable ECC", "uncorrectable NVLink", "cudaErrorECCUncorrectable", "GPU is lost",
-    "hardware stack error", "cudaErrorNvlinkUncorrectable", "fallen off the bus",
+    "hardware stack error", "cudaErrorNvlinkUncorrectable", "fallen off the bus", "gpu is lost",
 )  # fmt: skip
 """Errors that the CUDA runtime reserves for hardware (CUDA Runtime API, cudaError_t)."""
 CUDA_UNCLEAR = (
     "unknown error", "unspecified launch failure", "system not yet initialized", "busy or unavail",
     "no CUDA-capable device", "initialization error", "launch timed out", "operation not supported",
-    "driver shutting down", "cudaErrorUnknown",
+    "driver shutting down", "cudaErrorUnknown", "or a hardware error", "No CUDA GPUs are available",
+    "CUBLAS_STATUS_ALLOC_FAILED", "CUBLAS_STATUS_NOT_INITIALIZED", "CUBLAS_STATUS_EXECUTION_FAILED",
+    "CUBLAS_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_INTERNAL_ERROR", "CUDNN_STATUS_EXECUTION_FAILED",
+    "CUDNN_STATUS_NOT_INITIALIZED", "CUDNN_STATUS_MAPPING_ERROR",
 )  # fmt: skip
 """Program, driver or device: the kernel log decides (deepspeedai/DeepSpeed #4648)."""
 OTHERS_STORY = (
     "DataLoader worker", "DataLoader timed out", "No space left on device",
-    "Disk quota exceeded", "out of shared memory", "unable to allocate shared memory", "Cannot allocate memory", "DDP expects same model",
+    "Disk quota exceeded", "out of shared memory", "unable to allocate shared memory",
+    "Cannot allocate memory", "DDP expects same model",
     "DeadLock detected", "Driver/library version mismatch", "unsupported display driver",
-    "CUDA driver version is insufficient",
+    "CUDA driver version is insufficient", "driver on your system is too old",
+    "Too many open files",
+    "forward compatibility was attempted", "no kernel image is available", "Address already in use",
+    "[Errno 116]", "[Errno 5]", "[Errno 107]", "[Errno 112]", "[Errno 121]",
 )  # fmt: skip
 """Messages that other rules read, or that name a cause falsely (traps T13 and T15)."""
+CUDA_PROGRAM = (
+    "illegal memory access", "device-side assert", "misaligned address", "illegal instruction",
+    "invalid program counter", "invalid device function", "operation not permitted when stream",
+)  # fmt: skip
+"""What a kernel of the program did (cudaError_t); the watchdog thread often prints it first."""
 BURST = timedelta(seconds=30)
 """Ranks that raise the same within this time met the same fault of code or input."""
 
@@ -42,11 +62,11 @@ BURST = timedelta(seconds=30)
     "APP-EXCEPTION",
     family=Family.PROCESS,
     needs=(PythonError, LogSpan),
-    wants=(WatchdogTimeout, Progress, ProcessExit, Look, Onset, Place),
+    wants=(WatchdogTimeout, Progress, ProcessExit, LogSign, Look, Onset, Place),
 )
 def app_exception(view: View) -> Iterator[Finding]:
     """A rank's program raises an exception of its own before any collective times out."""
-    errors = sorted(view.all(PythonError), key=key)
+    errors = sorted((*view.all(PythonError), *_by_watchdog(view)), key=key)
     own = [e for e in errors if _is_own(e) and not history(view, e.at)]
     groups = _same(own)
     roots = 0
@@ -64,6 +84,20 @@ def app_exception(view: View) -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def _by_watchdog(view: View) -> Iterator[PythonError]:
+    """CUDA errors of the program that a watchdog thread printed: no Python traceback tells them."""
+    told = {e.rank for e in view.all(PythonError)
+            if any(w in e.message for w in CUDA_PROGRAM)}  # fmt: skip
+    for sign in view.all(LogSign):
+        mine = sign.kind == "cuda_error" and any(word in sign.detail for word in CUDA_PROGRAM)
+        if mine and "watchdog thread" in sign.line and sign.rank not in told:
+            told.add(sign.rank)
+            yield PythonError(
+                node=sign.node, rank=sign.rank, at=sign.at, type="CUDA error", line=sign.line,
+                message=sign.detail, order=sign.order,
+            )  # fmt: skip
+
+
 def _is_own(error: PythonError) -> bool:
     if is_fallout(error.type, error.message) or is_cuda_oom(error.type, error.message):
         return False
@@ -73,7 +107,9 @@ def _is_own(error: PythonError) -> bool:
 
 
 def _is_cuda(message: str) -> bool:
-    return "CUDA error" in message or "cudaError" in message or "Cuda failure" in message
+    words = ("CUDA error", "cudaError", "Cuda failure", "cuDNN error", "cudaGetDeviceCount",
+             "No CUDA GPUs", "nvml error")  # fmt: skip
+    return any(word in message for word in words)
 
 
 def _same(errors: Sequence[PythonError]) -> list[list[PythonError]]:
@@ -134,7 +170,7 @@ def _finding(
     "GPU-CUDA",
     family=Family.KERNEL,
     needs=(LogSign, PythonError),
-    wants=(Look, Place, WatchdogTimeout, LogSpan),
+    wants=(Look, Place, WatchdogTimeout, LogSpan, ProcessExit),
 )
 def gpu_cuda(view: View) -> Iterator[Finding]:
     """The CUDA runtime reports an error that it keeps for faults of the device."""
@@ -157,6 +193,8 @@ def gpu_cuda(view: View) -> Iterator[Finding]:
 def _cuda(view: View, event: LogSign | PythonError, message: str, *, hard: bool) -> Finding:
     place = next((p for p in view.all(Place) if p.rank == event.rank), None)
     node = event.node or (place.node if place else None)
+    if node is None and isinstance(event, PythonError):
+        node = node_of_end(view, event)
     spot = Spot(
         rank=event.rank, node=node, gpu_index=place.gpu_index if place else None,
         gpu_uuid=place.gpu_uuid if place else None, gpu_pci=place.gpu_pci if place else None,

@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from sluggish.catalog.nccl import NcclBug, bugs
@@ -35,10 +35,11 @@ def cfg_launch(view: View) -> Iterator[Finding]:
     signs = view.all(LogSign)
     doubled = [s for s in signs if s.kind == "duplicate_gpu"]
     if doubled:
-        yield root(f"two ranks use one GPU: {doubled[0].detail}", Strength.DECISIVE,
+        yield root(f"two ranks use one GPU: rank {doubled[0].detail}", Strength.DECISIVE,
                    sign=doubled[0])  # fmt: skip
     for sign in [s for s in signs if s.kind == "world_mismatch"][:1]:
         yield root("the ranks disagree on the world size", Strength.STRONG, sign=sign)
+    yield from _start_up(view, signs)
     started = [s for s in signs if s.kind == "launch_flags" and s.detail.startswith("srun")]
     careless = [s for s in started if not _kills(s.detail)]
     job = next(iter(view.all(Job)), None)
@@ -48,6 +49,28 @@ def cfg_launch(view: View) -> Iterator[Finding]:
             "a process has ended and the step runs on: srun without --kill-on-bad-exit",
             Strength.WEAK, sign=careless[0], role=Role.HOUSEKEEPING,
         )  # fmt: skip
+
+
+_AT_START = {
+    "rank_count": "the ranks disagree on how many they are",
+    "port_in_use": "the port of the rendezvous is taken: another job, or what is left of one",
+    "container_failed": "the container did not start",
+}
+
+
+def _start_up(view: View, signs: Sequence[LogSign]) -> Iterator[Finding]:
+    """What keeps a job from starting; of a job that has stepped it is another start's line."""
+    if stepped(view):
+        return
+    for kind, says in _AT_START.items():
+        mine = [s for s in signs if s.kind == kind]
+        if not mine:
+            continue
+        nodes = {s.node for s in mine}
+        one = nodes.pop() if len(nodes) == 1 else None
+        told = f": {mine[0].detail[:90]}" if mine[0].detail else ""
+        yield root(f"{says}{told}", Strength.STRONG, sign=mine[0], node=one, shared=one is None,
+                   spots=(Spot(node=one),) if one else ())  # fmt: skip
 
 
 def _kills(words: str) -> bool:
@@ -116,6 +139,9 @@ def cfg_versions(view: View) -> Iterator[Finding]:
     """Nodes of one job run different versions of the driver or of NCCL."""
     moved = stepped(view)
     yield from _unloaded(view, moved)
+    for sign in [s for s in view.all(LogSign) if s.kind == "driver_old"][:1]:
+        yield root("the driver, or the GPU, is older than the program's CUDA needs",
+                   Strength.STRONG, sign=sign)  # fmt: skip
     libraries = [(v.node, v.version) for v in view.all(Version) if v.component == "nccl"]
     libraries += [(r.node, r.library) for r in view.all(RankRecord) if r.library]
     drivers = [(g.node, g.driver) for g in view.all(Gpu) if g.driver]
@@ -144,8 +170,9 @@ def _unloaded(view: View, moved: bool) -> Iterator[Finding]:
     nodes = sorted({f.node for f in failed if f.node} or {s.node for s in signs if s.node})
     if not signs and (moved or not failed):
         return  # a running job keeps the libraries that it has loaded
+    where = f" on {fold(nodes)}" if nodes else ""
     yield root(
-        "libraries and kernel module of the driver differ" + (f" on {fold(nodes)}" if nodes else ""),
+        f"libraries and kernel module of the driver differ{where}",
         Strength.DECISIVE if signs and failed else Strength.STRONG if signs else Strength.WEAK,
         sign=signs[0] if signs else None, quote=signs[0].line if signs else failed[0].line,
         node=nodes[0] if len(nodes) == 1 else None, shared=len(nodes) != 1,

@@ -29,6 +29,9 @@ def cfg_limits(view: View) -> Iterator[Finding]:
     signs = view.all(LogSign)
     yield from _memlock(view, [s for s in signs if s.kind == "memlock"])
     yield from _shared_memory(view, [s for s in signs if s.kind == "shm_full"])
+    for sign in [s for s in signs if s.kind == "files_limit"][:1]:
+        yield root("too many open files: ulimit -n, or the loader's sharing strategy",
+                   Strength.STRONG, sign=sign)  # fmt: skip
     shared = any(s.kind == "shm_full" for s in signs)
     yield from _disk(view, [s for s in signs if s.kind == "disk_full"], shared=shared)
 
@@ -41,6 +44,7 @@ def _memlock(view: View, signs: Sequence[LogSign]) -> Iterator[Finding]:
     ]  # fmt: skip
     registered = [t for t in view.all(NcclTrouble)
                   if t.kind == "reg_mr" and "Cannot allocate" in t.line]  # fmt: skip
+    unknown = [t for t in view.all(NcclTrouble) if t.kind == "reg_mr" and t not in registered]
     limit = f" (ulimit -l is {small[0].memlock_bytes // 1024} KiB)" if (
         small and small[0].memlock_bytes is not None) else ""  # fmt: skip
     if signs or registered:
@@ -53,6 +57,9 @@ def _memlock(view: View, signs: Sequence[LogSign]) -> Iterator[Finding]:
             sign=signs[0] if signs else None, node=one, shared=one is None,
             spots=(Spot(node=one),) if one else (),
         )  # fmt: skip
+    elif unknown:
+        yield root(f"memory cannot be registered for RDMA{limit}: locked memory, or the GPU's "
+                   "peer memory module", Strength.WEAK, quote=unknown[0].line)  # fmt: skip
     elif small:
         yield root(f"ranks may lock little memory{limit}", Strength.WEAK, role=Role.HOUSEKEEPING,
                    source="/proc")  # fmt: skip

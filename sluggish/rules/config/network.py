@@ -19,6 +19,8 @@ from sluggish.rules.config.common import log_seen, root, stepped
 
 NOT_A_NETWORK = re.compile(r"(?:veth|docker|virbr|cni|flannel|cali|br-|podman|tun|tap|kube|lo\Z)")
 """Interfaces that lead to no other node (NCCL's own default skips only lo and docker)."""
+HOST_BRIDGE = re.compile(r"\bto (?:172\.17\.0\.1|192\.168\.122\.1)<")
+"""Docker's docker0 and libvirt's virbr0 by their documented defaults."""
 UNREACHED = 12
 """IBV_WC_RETRY_EXC_ERR: the peer never answered."""
 LOCAL_PROTECTION, ACCESS_VENDOR = 4, 81
@@ -50,7 +52,9 @@ def cfg_iface(view: View) -> Iterator[Finding]:
         says = f"NCCL also uses {sign.detail}, an interface that leads to no other node"
         role = Role.CONTEXT if moved or wrong else Role.ROOT
         yield root(says, Strength.STRONG, role=role, sign=sign)
-    blocked = [t for t in view.all(NcclTrouble) if t.kind in ("no_route", "bootstrap")]
+    yield from _store(view, moved)
+    yield from _bridges(view, moved)
+    blocked = [t for t in view.all(NcclTrouble) if t.kind == "no_route"]
     for trouble in blocked[:1]:
         count = f" ({len(blocked)} times)" if len(blocked) > 1 else ""
         says = f"a peer is not reachable when NCCL connects{count}: {trouble.detail[:80]}"
@@ -97,6 +101,28 @@ def cfg_gid(view: View) -> Iterator[Finding]:
             "GID index, firewall or rail mapping, rather than a link that broke",
             Strength.STRONG if roce and wide else Strength.WEAK, quote=failed[0].line,
         )  # fmt: skip
+
+
+def _store(view: View, moved: bool) -> Iterator[Finding]:
+    """The rendezvous' host cannot be reached at all, or its name means nothing on a node."""
+    told = {
+        "store_no_route": "the rendezvous cannot be reached (no route: firewall or interface)",
+        "store_unresolved": "the name of the rendezvous' host is not known on a node",
+    }
+    for kind, says in told.items():
+        for sign in [s for s in view.all(LogSign) if s.kind == kind][:1]:
+            yield root(f"{says}: {sign.detail}", Strength.STRONG, sign=sign,
+                       role=Role.CONTEXT if moved else Role.ROOT)  # fmt: skip
+
+
+def _bridges(view: View, moved: bool) -> Iterator[Finding]:
+    """A peer announced itself by the address of a bridge that every host has for itself."""
+    wrong = [t for t in view.all(NcclTrouble)
+             if t.kind in ("socket", "no_route") and HOST_BRIDGE.search(t.line)]  # fmt: skip
+    for trouble in wrong[:1]:
+        yield root(f"NCCL connects to a bridge that is each host's own: {trouble.detail[:80]}",
+                   Strength.STRONG, role=Role.CONTEXT if moved else Role.ROOT,
+                   quote=trouble.line)  # fmt: skip
 
 
 def _begins(view: View) -> bool:

@@ -1,16 +1,18 @@
 """DATA-STORAGE: a file system that the job waits for does not answer."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sluggish.causes import Family
 from sluggish.correlate.jobsense import folded, in_job, on_nodes, ranks_words, split_seen
+from sluggish.correlate.logorder import before_timeouts
 from sluggish.correlate.procs import NETWORK_WAITS, deltas, what_it_waits_on
 from sluggish.correlate.window import When, when
-from sluggish.facts.collective import Wait
+from sluggish.facts.collective import Wait, WatchdogTimeout
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.host import HungTask, Mount, ProcessDelta, RankProcess, Stack, StorageEvent
+from sluggish.facts.log import LogSign, LogSpan
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 
 MOVES_BYTES = 1 << 20
@@ -38,8 +40,8 @@ class _Node:
 @rule(
     "DATA-STORAGE",
     family=Family.DATA,
-    needs=(Mount, RankProcess, StorageEvent, HungTask, Stack),
-    wants=(Wait, Look, Onset),
+    needs=(Mount, RankProcess, StorageEvent, HungTask, Stack, LogSign),
+    wants=(Wait, Look, Onset, WatchdogTimeout, LogSpan),
 )
 def data_storage(view: View) -> Iterator[Finding]:
     """A mount does not answer, or processes of the job hang in D on a file system."""
@@ -59,11 +61,32 @@ def data_storage(view: View) -> Iterator[Finding]:
     for grade in (Strength.DECISIVE, Strength.STRONG, Strength.WEAK):
         if found := graded.get(grade):
             yield _finding(found, grade, many, roots)
-    if not graded:
+    failed = [s for s in view.all(LogSign) if s.kind == "storage_error"]
+    yield from (_by_error(view, sign, graded) for sign in failed[:1])
+    if not graded and not failed:
         stacks = [s for s in view.all(Stack) if s.source == "kernel" and _in_storage(s)]
         yield from (_by_stack(stack) for stack in stacks[:1])
         if not stacks:
             yield from _all_clear(view, look, moved)
+
+
+def _by_error(view: View, sign: LogSign, graded: Mapping[Strength, object]) -> Finding:
+    """An exception that only a file server or a dying disk causes: stale handle, I/O error."""
+    late = before_timeouts(sign, view.all(WatchdogTimeout), view.all(LogSpan)) is False
+    return Finding(
+        node=sign.node,
+        subject="storage",
+        role=Role.CONSEQUENCE if late else Role.ROOT,
+        strength=Strength.WEAK if late else Strength.STRONG,
+        at=sign.at,
+        says=f"the program's file access failed: {sign.detail}" + ("; late" if late else ""),
+        quote=sign.line,
+        source="job log",
+        spots=(Spot(rank=sign.rank, node=sign.node, doing="file access failed"),)
+        if not late and sign.rank is not None and not graded
+        else (),
+        subtype="storage",
+    )
 
 
 def _in_storage(stack: Stack) -> bool:

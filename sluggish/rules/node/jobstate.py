@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from sluggish.causes import Family
+from sluggish.facts.log import SlurmMessage
 from sluggish.findings import Finding, Role, Strength, View, rule
 from sluggish.job import Job, current
 
@@ -20,7 +21,14 @@ ELSEWHERE = {"NODE_FAIL", "OUT_OF_MEMORY"}
 """Heard by NODE-DOWN and MEM-STEP."""
 
 
-@rule("JOB-STATE", family=Family.SLURM, needs=(Job,))
+OF_A_LOG = {
+    "cancelled": "cancelled", "time_limit": "time_limit", "preempted": "cancelled",
+    "requeued": "requeued",
+}  # fmt: skip
+"""What a line in the job's own log says of its end."""
+
+
+@rule("JOB-STATE", family=Family.SLURM, needs=(Job, SlurmMessage))
 def job_state(view: View) -> Iterator[Finding]:
     """Slurm says that the job waits, has ended, or runs.
 
@@ -29,6 +37,8 @@ def job_state(view: View) -> Iterator[Finding]:
     """
     jobs = view.all(Job)
     job = current(jobs)
+    if job is None and not jobs:
+        yield from _by_log(view)
     if job is None or not job.state or len({j.id.split("+")[0] for j in jobs}) > 1:
         return
     state = job.state.upper()
@@ -42,6 +52,22 @@ def job_state(view: View) -> Iterator[Finding]:
         yield _finding(job, ENDED[state], Strength.DECISIVE if well else Strength.WEAK)
     elif state not in ELSEWHERE:
         yield _finding(job, "failed", Strength.WEAK)
+
+
+def _by_log(view: View) -> Iterator[Finding]:
+    """slurmstepd's own line; the last one tells, and only where nobody asked Slurm itself."""
+    told = [m for m in view.all(SlurmMessage) if m.kind in OF_A_LOG]
+    for message in told[-1:]:
+        words = {
+            "time_limit": "at its time limit",
+            "preempted": "for another job (preemption)",
+            "requeued": "to run it again",
+        }.get(message.kind, "by somebody, or with its step")
+        yield Finding(
+            node=None, subject="job", role=Role.CONTEXT, strength=Strength.WEAK, at=message.at,
+            says=f"Slurm ended it {words}: that says how it ended, not why it stood",
+            quote=message.line, source="job log", subtype=OF_A_LOG[message.kind],
+        )  # fmt: skip
 
 
 def _was_requeued(jobs: tuple[Job, ...]) -> bool:

@@ -67,12 +67,14 @@ def start_rendezvous(view: View) -> Iterator[Finding]:
     absent = world - joined if world is not None and joined is not None else None
     few = len(missing) <= max(1, (world or 0) // 50)
     sure = bool(missing) and (few if absent is None else len(missing) == absent)
-    count = f"{joined} of {world}" if joined is not None and world else f"some of {world or '?'}"
+    count = f"{joined} of {world}" if joined is not None and world else (
+        f"some of {world}" if world else "some")  # fmt: skip
     yield Finding(
         node=_one_node(view, missing) if sure else None,
         subject=_name(missing) if sure else "job",
         role=Role.ROOT,
-        strength=Strength.STRONG,
+        # without a count the address, the port or the host may be wrong just as well
+        strength=Strength.STRONG if joined is not None or sure else Strength.WEAK,
         at=head.at,
         says=f"{count} ranks are at the rendezvous" + (
             f"; {_name(missing)} never arrived" if sure else "; who is missing is not told"),
