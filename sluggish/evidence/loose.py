@@ -1,7 +1,6 @@
 """Loose files: whatever somebody mailed, each recognised by its content, never by its name."""
 
 import codecs
-import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -187,6 +186,8 @@ def whole_of(item: Item) -> Callable[[], bytes]:
 
 
 def _digest(item: Item) -> str:
+    import hashlib  # 5 ms that most runs do not need
+
     if item.size > (16 << 20):
         return ""
     return hashlib.sha256(item.read(0, item.size)).hexdigest()

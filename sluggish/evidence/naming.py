@@ -84,8 +84,8 @@ def node_of(path: str, known: frozenset[str], *, guess: bool = True) -> str | No
 
 
 def _known_in(part: str, known: frozenset[str]) -> str | None:
-    if part in known:
-        return part
+    if not known or part in known:
+        return part if known else None
     words = re.split(r"[^A-Za-z0-9-]+", part)
     for start in range(len(words)):
         if words[start] in known:

@@ -14,8 +14,6 @@ from sluggish.evidence.bundle import (
     stderr_name,
 )
 from sluggish.evidence.decode import decode
-from sluggish.evidence.logscan import excerpt
-from sluggish.evidence.logsource import window_source
 from sluggish.evidence.loose import WINDOWED, Seen, assemble, look_at
 from sluggish.evidence.model import Bundle, Evidence, Unread
 from sluggish.evidence.source import EvidenceError, Item, file_item, folder_items
@@ -194,5 +192,8 @@ def text_of(evidence: Evidence, probe: ModuleType) -> str | bytes:
         return evidence.open()
     if probe.ID not in WINDOWED or evidence.window is None:
         return decode(evidence.open())
+    from sluggish.evidence.logscan import excerpt  # the scanner takes as long to load as a log
+    from sluggish.evidence.logsource import window_source
+
     source = window_source(evidence.window, evidence.size)
     return excerpt(source, probe.NEEDLES, ahead=probe.AHEAD).text

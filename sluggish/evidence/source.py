@@ -84,9 +84,15 @@ def window_of(root: str, name: str) -> Read:
     """Reads windows of `root/name`; the file is opened anew each time, never through a link."""
 
     def read(offset: int, length: int) -> bytes:
-        with os.fdopen(open_regular(root, name), "rb") as stream:
-            stream.seek(offset)
-            return stream.read(max(length, 0))
+        found = open_regular(root, name)
+        try:
+            parts: list[bytes] = []
+            while length > 0 and (part := os.pread(found, length, offset)):
+                parts.append(part)
+                offset, length = offset + len(part), length - len(part)
+        finally:
+            os.close(found)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     return read
 

@@ -4,9 +4,10 @@ The work and its items are inherited, never sent; results come back pickled, in 
 A worker that dies (killed for memory, a fault in a library) costs the one item it was at.
 """
 
+from __future__ import annotations
+
 import gc
 import io
-import multiprocessing
 import os
 import pickle
 import signal
@@ -16,11 +17,13 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkProcess
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluggish.evidence.model import Evidence
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+    from multiprocessing.context import ForkProcess
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -77,6 +80,8 @@ def forked(
 
     Objects of the `shared` types are sent once a worker, however many results hold them.
     """
+    from multiprocessing.connection import wait
+
     todo = deque(range(len(items)))
     crew: dict[Connection, _Worker] = {}
     done: dict[int, R | Lost] = {}
@@ -115,6 +120,8 @@ def _start(
     shared: tuple[type, ...],
     others: list[Connection],
 ) -> _Worker:
+    import multiprocessing
+
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
     process = context.Process(

@@ -48,16 +48,16 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
     gloo = backend == "gloo"
     p2p = [e for e in entries if e["is_p2p"]]
     plain = [e for e in entries if not e["is_p2p"]] if p2p else entries
-    ids: list[int] = [e["record_id"] for e in entries]
-    wrapped = bool(ids) and min(ids) > 0
-    only_active = bool(ids) and max(ids) - min(ids) + 1 != len(ids)
+    first, newest = (entries[0]["record_id"], entries[-1]["record_id"]) if entries else (0, -1)
+    wrapped = first > 0
+    only_active = newest - first + 1 != len(entries)
     last = {e["pg_id"]: e for e in entries}
     groups = _groups(dump, last)
     status = _status(dump)
-    tops = _tops(plain, p2p, gloo)
+    tops = _tops(plain, {e["pg_id"]: e for e in plain} if p2p else last, p2p, gloo)
     posted = _posted_texts(p2p)
     pending = _pending(entries, gloo, only_active, status)
-    newest = entries[-NEWEST:]
+    tail = entries[-NEWEST:]
     record = RankRecord(
         rank=rank,
         node=origin.node,
@@ -66,9 +66,9 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
         library=str(dump.get("comm_lib_version") or ""),
         entries=len(entries),
         wrapped=wrapped and not only_active,
-        timing=any(e.get("time_discovered_started_ns") for e in newest),
+        timing=any(e.get("time_discovered_started_ns") for e in tail),
         taken_at=origin.taken_at,
-        last_created_at=_moment(int(max((e["time_created_ns"] for e in newest), default=0))),
+        last_created_at=_moment(int(max((e["time_created_ns"] for e in tail), default=0))),
         path=origin.path,
         only_active=only_active,
     )
@@ -105,7 +105,7 @@ def _head(
         last_enqueued=enqueued,
         last_completed=completed,
         pending=tuple(_collective(e, group, nth_lost) for e in pending.get(local, ())),
-        recent=tuple(_collective(e, group, nth_lost) for e in _recent(top)),
+        recent=tuple(_collective(e, group, nth_lost, frames=False) for e in _recent(top)),
         posted=() if nth_lost else tuple(sorted(texts.items())),
         arrivals=_arrivals(top.recent_many),
         path=path,
@@ -132,10 +132,12 @@ class _Top:
         self.recent_many: list[Entry] = []
 
 
-def _tops(plain: list[Entry], p2p: list[Entry], gloo: bool) -> dict[Any, _Top]:
+def _tops(
+    plain: list[Entry], last: dict[Any, Entry], p2p: list[Entry], gloo: bool
+) -> dict[Any, _Top]:
     """Per local group id: highest collective posted and finished, and the last finished ones."""
     tops: dict[Any, _Top] = {}
-    for local, e in {e["pg_id"]: e for e in plain}.items():
+    for local, e in last.items():
         tops.setdefault(local, _Top()).enqueued = int(e["collective_seq_id"])
     missing = set(tops)
     for e in reversed(plain):
@@ -185,13 +187,14 @@ def _pending(
     entries: list[Entry], gloo: bool, only_active: bool, status: dict[str, tuple[int, int]]
 ) -> dict[Any, list[Entry]]:
     """Unfinished operations per local group id, in program order, coalesced ones folded."""
-    open_ = [e for e in entries if e["state"] != "completed"]
+    places = [i for i, e in enumerate(entries) if e["state"] != "completed"]
+    open_ = [entries[i] for i in places]
     if gloo:
         open_ = [e for e in open_ if not e["retired"]]
     if not open_:
         return {}
     open_.sort(key=lambda e: int(e["record_id"]))
-    sizeless = [e for e in entries if not e["input_sizes"]]
+    sizeless = [e for e in entries[places[0] :] if not e["input_sizes"]]
     closers = {_batch(e): e for e in sizeless if e["profiling_name"].endswith("coalesced")}
     inner = {_batch(e) for e in open_ if closers.get(_batch(e)) is not e}
     found: dict[Any, list[Entry]] = {}
@@ -253,7 +256,7 @@ def _posted_texts(p2p: list[Entry]) -> dict[Any, dict[str, int]]:
     return posted
 
 
-def _collective(e: Entry, group: Group, nth_lost: bool) -> Collective:
+def _collective(e: Entry, group: Group, nth_lost: bool, *, frames: bool = True) -> Collective:
     name = _bare(e["profiling_name"])
     p2p = e["is_p2p"]
     dtypes = e.get("input_dtypes") or e.get("output_dtypes") or ()
@@ -266,7 +269,7 @@ def _collective(e: Entry, group: Group, nth_lost: bool) -> Collective:
         dtypes=tuple(str(d) for d in dict.fromkeys(dtypes)),
         state=str(e["state"]),
         enqueued_at=_moment(int(e["time_created_ns"])),
-        frame=user_frame(e.get("frames") or ()),
+        frame=user_frame(e.get("frames") or ()) if frames else None,
         order=int(e["record_id"]),
         peer=_peer(name, group.ranks) if p2p else None,
         nth=int(nth) if nth is not None and not nth_lost else None,
