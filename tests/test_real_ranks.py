@@ -110,11 +110,11 @@ def test_a_rank_in_another_collective_is_a_mismatch_with_its_source_line(tmp_pat
 
 
 def test_a_rank_whose_loader_waits_never_arrives(tmp_path: Path):
-    found = hung(Case(name="never_arrives", world=6, culprit=4), tmp_path)
+    found = hung(Case(name="never_arrives", world=4, culprit=2), tmp_path)
     by_dumps = sluggish("diagnose", found / "dumps")
-    assert (by_dumps.verdict, by_dumps.ranks) == (("rank_desync", "missing_rank"), [4])
+    assert (by_dumps.verdict, by_dumps.ranks) == (("rank_desync", "missing_rank"), [2])
     whole = sluggish("diagnose", found)
-    assert (whole.verdict, whole.ranks) == (("data_stall", "loader_wait"), [4])
+    assert (whole.verdict, whole.ranks) == (("data_stall", "loader_wait"), [2])
     assert whole.culprits[0]["source_line"].endswith(" in flat")
 
 
@@ -144,7 +144,7 @@ def test_the_rank_that_inverts_the_order_of_two_groups_is_named(tmp_path: Path):
 
 
 def test_an_exception_in_one_rank_is_the_crash_for_which_the_others_wait(tmp_path: Path):
-    found = hung(Case(name="exception", world=6, culprit=1), tmp_path)
+    found = hung(Case(name="exception", world=5, culprit=1), tmp_path)
     by_dumps = sluggish("diagnose", found / "dumps")
     assert (by_dumps.verdict, by_dumps.ranks) == (("rank_desync", "missing_rank"), [1])
     for paths in ([found / "logs"], [found]):
@@ -154,13 +154,13 @@ def test_an_exception_in_one_rank_is_the_crash_for_which_the_others_wait(tmp_pat
 
 
 def test_a_stopped_rank_is_unobserved_until_its_process_is_seen(tmp_path: Path):
-    case = Case(name="sigstop", world=6, culprit=5, signal=signal.SIGSTOP, silent=(5,))
+    case = Case(name="sigstop", world=4, culprit=3, signal=signal.SIGSTOP, silent=(3,))
     found = hung(case, tmp_path)
     by_dumps = sluggish("diagnose", found / "dumps")
     assert (by_dumps.verdict, by_dumps.ranks) == (("unknown", "unobserved"), [])
-    assert sluggish("ranks", found / "dumps").document["unobserved"] == [5]
+    assert sluggish("ranks", found / "dumps").document["unobserved"] == [3]
     told = sluggish("diagnose", found)
-    assert (told.verdict, told.ranks) == (("rank_desync", "missing_rank"), [5])
+    assert (told.verdict, told.ranks) == (("rank_desync", "missing_rank"), [3])
     assert told.culprits[0]["doing"] == "stopped by a signal (state T)"
 
 
