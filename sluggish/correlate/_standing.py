@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from sluggish.correlate._one_job import one_job
 from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
 
 Signature = tuple[str, tuple[int, ...], tuple[int, ...], tuple[str, ...]]
@@ -99,7 +100,8 @@ def build(
 ) -> Scene:
     """Choose one dump a rank, number the groups, find each rank's place."""
     notes: list[str] = []
-    chosen = _newest(records, notes)
+    heads = list(heads)
+    chosen = _newest(one_job(records, heads, notes), notes)
     path_to_record = {(r.rank, r.path): r for rows in chosen.values() for r in rows}
     kept = sorted(
         (h for h in heads if (h.rank, h.path) in path_to_record),

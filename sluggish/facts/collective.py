@@ -86,6 +86,8 @@ class RankRecord:
     path: str = ""
     only_active: bool = False
     """The dump left finished operations out."""
+    first_created_at: datetime | None = None
+    """Of the oldest entry in the ring: the rank's first operation unless the ring has wrapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,6 +71,7 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
         last_created_at=_moment(int(max((e["time_created_ns"] for e in tail), default=0))),
         path=origin.path,
         only_active=only_active,
+        first_created_at=_moment(int(entries[0]["time_created_ns"])) if entries else None,
     )
     facts: list[RankRecord | GroupHead] = [record]
     nth_lost = wrapped or only_active
