@@ -462,6 +462,13 @@ def test_a_rank_that_leaves_between_the_samples_is_gone() -> None:
     assert found.spots[0].doing == "left during the look"
 
 
+def test_a_cut_list_of_processes_says_of_no_rank_that_it_is_gone() -> None:
+    store = facts(*ranks("a"), *ranks("b", skip=(9,)), LOOK, saw={RankProcess: NODES})
+    assert len(roots(list(ask(RULES["PROC-GONE"], store)))) == 1
+    store.gaps.append(Gap(node="gpu-08", fact=RankProcess, probe="rank_procs", why="cut"))
+    assert roots(list(ask(RULES["PROC-GONE"], store))) == []
+
+
 def test_after_a_teardown_missing_ranks_are_consequences_and_most_gone_is_an_end() -> None:
     assert run("PROC-GONE", *ranks(skip=(5,)), LOOK, TORN, saw={RankProcess: NODES})[0].role is (
         Role.CONSEQUENCE

@@ -79,7 +79,11 @@ def sniff(head: bytes) -> bool:
 
 
 def parse(text: str, origin: Origin) -> Iterator[RankProcess]:
-    """One RankProcess a process; none where the count says so, or an empty run ended well."""
+    """One RankProcess a process; none where the count says so, or an empty run ended well.
+
+    Raises ValueError behind its processes where the count at the end is missing or another: an
+    answer that was cut must not make the processes that it lost look like ended ones.
+    """
     if not text.strip() and origin.exit_code == 0:
         return
     found = list(sections(text))
@@ -92,3 +96,13 @@ def parse(text: str, origin: Origin) -> Iterator[RankProcess]:
     if not listed:
         raise ValueError("expected ==> /proc/PID/stat <== sections or a table of ps")
     yield from with_inheritance(listed)
+    _check_count(found)
+
+
+_PID = re.compile(r"/proc/(\d{1,10})/", re.ASCII)
+
+
+def _check_count(found: list[tuple[str, str]]) -> None:
+    pids = {match[1] for name, _ in found if (match := _PID.match(name))}
+    if pids and found[-1] != ("processes", str(len(pids))):
+        raise ValueError(f"expected the number of processes behind {len(pids)} of them: cut")

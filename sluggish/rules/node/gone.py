@@ -17,6 +17,7 @@ from sluggish.rules.node.reboot import booted_late
 
 SKEW = timedelta(seconds=60)
 """A line from before the job's start is another run's."""
+ZOMBIE = "is a zombie"
 ENDED_SHARE = 0.5
 """With more ranks gone than this the job has ended or is being ended."""
 
@@ -77,7 +78,10 @@ def _missing(
     view: View, moved: list[ProcessDelta], alive: list[ProcessDelta]
 ) -> Iterator[_Missing]:
     seen: set[tuple[str, int | None]] = set()
+    cut = {gap.node for gap in view.gaps(RankProcess)}  # what is not listed there may well live
     for gone in (*_visible(moved), *_by_pid(view, moved), *_by_count(view, moved, alive)):
+        if gone.node in cut and gone.how != ZOMBIE:
+            continue
         if (gone.node, gone.rank) not in seen:
             seen.add((gone.node, gone.rank))
             yield gone
@@ -87,7 +91,7 @@ def _visible(moved: list[ProcessDelta]) -> Iterator[_Missing]:
     """A rank that is a zombie, or that left between the two samples."""
     for delta in moved:
         if delta.role == "rank" and delta.node and (delta.gone or delta.state in ("Z", "X")):
-            how = "left during the look" if delta.gone else "is a zombie"
+            how = "left during the look" if delta.gone else ZOMBIE
             yield _Missing(node=delta.node, rank=delta.rank, pid=delta.pid, how=how)
 
 
@@ -125,7 +129,8 @@ def _by_count(
     look = view.one(Look)
     if look is None or not look.world_size or not look.nodes:
         return
-    if not all(view.saw(RankProcess, node) for node in look.nodes):
+    cut = {gap.node for gap in view.gaps(RankProcess)}
+    if not all(view.saw(RankProcess, node) and node not in cut for node in look.nodes):
         return
     here = {d.rank: d.node for d in alive if d.rank is not None}
     holes = [rank for rank in range(look.world_size) if rank not in here]
