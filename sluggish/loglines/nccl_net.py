@@ -47,7 +47,7 @@ _HCA = re.compile(r"\bhca ([A-Za-z][\w.-]{0,63})")
 # 2.30 may put :rail:plane behind the port
 _USING = re.compile(r"NET/IB\S{0,8} ?: ?Using (?P<list>.{1,3000})")
 _ITEM = re.compile(
-    r"\[\d{1,4}\](?:\{[^}]{0,80}\})? ?([A-Za-z][\w.+-]{0,120}:\d{1,3})"
+    r"\[(\d{1,4})\](?:\{[^}]{0,80}\})? ?([A-Za-z][\w.+-]{0,120}:\d{1,3})"
     r"(?::[\w-]{1,20}){0,2}/(\w{2,10})"
 )
 _OOB = re.compile(r"OOB ([\w.@-]{1,32}):(?P<address>\[?[0-9A-Fa-f:.%\w]{2,64}?\]?)<\d{1,5}>")
@@ -214,14 +214,16 @@ def _hcas(line: Line, said: _Said) -> NcclHcas | None:
     if not found or not items:
         return None
     oob = _OOB.search(found["list"])
+    if oob is None or [int(number) for number, _, _ in items] != list(range(len(items))):
+        return None  # a torn line: what it lost would read as an HCA that this node lacks
     return NcclHcas(
         node=said.node,
         pid=said.pid,
         rank=line.rank,
-        hcas=tuple(name for name, _ in items),
-        layers=tuple(layer for _, layer in items),
-        oob_interface=oob[1] if oob else None,
-        oob_address=oob["address"].strip("[]") if oob else None,
+        hcas=tuple(name for _, name, _ in items),
+        layers=tuple(layer for _, _, layer in items),
+        oob_interface=oob[1],
+        oob_address=oob["address"].strip("[]"),
         line=line.raw,
     )
 
