@@ -1,7 +1,7 @@
 """Facts -> the answer of `sluggish ranks`: who waits for whom, and nothing else."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -9,12 +9,13 @@ from sluggish.correlate.late import late_ranks
 from sluggish.correlate.locate import places
 from sluggish.correlate.stacks import grouped
 from sluggish.correlate.timeline import look
-from sluggish.correlate.waitgraph import label, wait_for
+from sluggish.correlate.waitgraph import label, one_job, wait_for
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import text_of
-from sluggish.facts.collective import Group, GroupHead, RankRecord, Wait, WaitRoot
+from sluggish.facts.collective import GroupHead, RankRecord, RasReport, Wait, WaitRoot
 from sluggish.facts.derived import Place
 from sluggish.facts.host import Stack
+from sluggish.facts.log import LogSign
 from sluggish.facts.store import Facts, Mapper, read
 
 
@@ -84,6 +85,8 @@ class RanksAnswer:
     notes: tuple[str, ...]
     stacks: tuple[tuple[tuple[int, ...], str], ...]
     """Ranks with equal stacks and what they do, smallest group first."""
+    not_visible: tuple[str, ...]
+    """Traffic that these sources cannot see, whatever they say."""
 
 
 def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -> Facts:
@@ -100,23 +103,12 @@ def ranks_answer(facts: Facts) -> RanksAnswer:
     """Pure: the same facts in any order give the same answer."""
     wait = next(iter(facts.all(Wait)), None) or wait_for(facts)
     at = {place.rank: place for place in facts.all(Place)}
-    slow = (
-        tuple(
-            _culprit(
-                WaitRoot(
-                    rank=rank, group=group, doing=f"waits {own:.0f} ms, others {usual:.0f} ms"
-                ),
-                at,
-            )
-            for rank, group, own, usual in _once_a_rank(facts)
-        )
-        if wait.state == "none"
-        else ()
-    )
+    slow = () if wait.roots or wait.waiters else _slow(facts)
+    told = tuple(dict.fromkeys(source for source, _ in slow))
     return RanksAnswer(
         state=wait.state,
         culprits=tuple(_culprit(root, at) for root in wait.roots),
-        slow=slow,
+        slow=tuple(_culprit(root, at) for _, root in slow),
         unobserved=wait.unobserved,
         groups=group_states(facts),
         operation=wait.operation,
@@ -125,20 +117,74 @@ def ranks_answer(facts: Facts) -> RanksAnswer:
         waiters=len(wait.waiters),
         observed=wait.observed,
         world_size=wait.world_size,
-        sources=wait.sources,
-        notes=wait.confidence_notes,
+        sources=tuple(dict.fromkeys((*wait.sources, *told))),
+        notes=(*wait.confidence_notes, *_not_read(facts)),
         stacks=tuple(
             (g.ranks, g.meaning.words if g.meaning else g.frames[0].function)
             for g in grouped(facts.all(Stack))
         ),
+        not_visible=_not_visible(facts, wait),
     )
 
 
-def _once_a_rank(facts: Facts) -> list[tuple[int, Group, float, float]]:
-    best: dict[int, tuple[int, Group, float, float]] = {}
-    for row in late_ranks(facts.all(GroupHead)):
-        best.setdefault(row[0], row)
-    return list(best.values())
+def _slow(facts: Facts) -> list[tuple[str, WaitRoot]]:
+    """(source, rank) of who comes last while nothing hangs, the worst first."""
+    found: dict[int, tuple[str, WaitRoot]] = {}
+    for rank, group, own, usual in late_ranks(tuple(_heads(facts))):
+        doing = f"waits {own:.0f} ms, others {usual:.0f} ms"
+        root = WaitRoot(rank=rank, group=group, doing=doing)
+        found.setdefault(rank, ("flight recorder", root))
+    for sign in facts.all(LogSign):
+        if sign.kind in STRAGGLERS and sign.rank is not None:
+            root = WaitRoot(rank=sign.rank, doing=sign.detail)
+            found.setdefault(sign.rank, (STRAGGLERS[sign.kind], root))
+    return list(found.values())
+
+
+STRAGGLERS = {"nvrx_straggler": "NVRx", "megatron_straggler": "Megatron's straggler detector"}
+SHOWN = 4  # files that could not be read are named up to here
+OF_RANKS = ("flight_recorder", "nccl_ras", "stacks")
+
+
+def _not_read(facts: Facts) -> Iterator[str]:
+    """A dump that was refused or cut short: its rank is not seen for that reason."""
+    rows = dict.fromkeys((g.path, g.why) for g in facts.gaps if g.probe in OF_RANKS)
+    for path, why in list(rows)[:SHOWN]:
+        yield f"{path}: {why}"
+    if len(rows) > SHOWN:
+        yield f"and {len(rows) - SHOWN} more files could not be read"
+
+
+def _not_visible(facts: Facts, wait: Wait) -> tuple[str, ...]:
+    """What each source is blind for, and what the log shows of such traffic."""
+    blind: list[str] = []
+    if facts.all(RankRecord):
+        blind.append(
+            "dumps hold no operation inside a CUDA graph, of NVSHMEM or DeepEP, "
+            "or of a custom all-reduce"
+        )
+    if any(r.backend == "gloo" for r in facts.all(RankRecord)):
+        blind.append("Gloo records no send and no recv")
+    if facts.all(RasReport):
+        blind.append("RAS counts no send, no recv and no all-to-all")
+    if "watchdog" in wait.sources:
+        blind.append("log lines show only the ranks that printed")
+    shown = sorted({s.detail for s in facts.all(LogSign) if s.kind == "unseen_traffic"})
+    blind += [f"the log speaks of {what}: a wait there is not seen here" for what in shown]
+    return tuple(blind)
+
+
+def _heads(facts: Facts) -> Iterator[GroupHead]:
+    """Of the job that is asked about: dumps of others and of earlier runs are left out."""
+    every = facts.all(GroupHead)
+    kept = one_job(facts.all(RankRecord), every, [])
+    newest = {(r.rank, r.backend == "gloo"): r.path for r in sorted(kept, key=_newness)}
+    read = {(rank, path) for (rank, _), path in newest.items()}
+    known = {(r.rank, r.path) for r in facts.all(RankRecord)}
+    for head in every:
+        place = (head.rank, head.path)
+        if place in read or place not in known:
+            yield head
 
 
 def _culprit(root: WaitRoot, at: dict[int, Place]) -> RankCulprit:
@@ -162,11 +208,9 @@ def _culprit(root: WaitRoot, at: dict[int, Place]) -> RankCulprit:
 
 def group_states(facts: Facts) -> tuple[GroupState, ...]:
     """One row a process group, in the order of their names."""
-    newest = {r.rank: r.path for r in sorted(facts.all(RankRecord), key=_newness)}
     rows: dict[tuple[str, str, tuple[int, ...]], list[GroupHead]] = defaultdict(list)
-    for head in facts.all(GroupHead):
-        if newest.get(head.rank, head.path) == head.path:
-            rows[head.group.name, head.group.desc, head.group.ranks].append(head)
+    for head in _heads(facts):
+        rows[head.group.name, head.group.desc, head.group.ranks].append(head)
     return tuple(_group_state(key, heads) for key, heads in sorted(rows.items()))
 
 

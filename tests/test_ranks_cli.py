@@ -12,6 +12,7 @@ from sluggish.cli.ranks import run
 
 
 def dumps(folder: Path, files: dict[int, bytes]) -> str:
+    folder.mkdir(exist_ok=True)
     for rank, content in files.items():
         (folder / f"nccl_trace_rank_{rank}").write_bytes(content)
     return str(folder)
@@ -72,3 +73,60 @@ def test_the_answer_is_the_same_for_json_dumps(tmp_path, capsys, kind):
             culprit["source_line"] = None  # JSON dumps have no frames
         answers.append((document["state"], document["culprits"], document["unobserved"]))
     assert answers[0] == answers[1]
+
+
+def test_nothing_pending_is_no_all_clear_where_ranks_were_not_seen(tmp_path, capsys):
+    files = fsdp(16).files()
+    assert run([dumps(tmp_path / "all", files)]) == 0
+    del files[9]
+    assert run([dumps(tmp_path / "some", files)]) == 20
+    assert "1 were not, so this is no all-clear" in capsys.readouterr().out
+
+
+def test_a_dump_that_was_refused_is_told_with_its_reason(tmp_path, capsys):
+    files = fsdp(16, 3, "operation").files()
+    files[9] = b"\x80\x02cos\nsystem\nX\x04\x00\x00\x00true\x85R.pg_config pg_status entries"
+    files[11] = files[11][:-30]
+    assert run([dumps(tmp_path, files)], as_json=True) == 12
+    answer = json.loads(capsys.readouterr().out)
+    assert ([c["rank"] for c in answer["culprits"]], answer["unobserved"]) == ([3], [9, 11])
+    refused, cut = (n for n in answer["notes"] if "nccl_trace" in n)
+    assert "rank_11: not understood: expected a whole pickle" in refused + cut
+    assert "rank_9: not understood: refused: the dump wants to run os.system" in refused + cut
+
+
+def test_what_no_recorder_sees_is_said_every_time(tmp_path, capsys):
+    run([dumps(tmp_path, fsdp(8).files())])
+    assert "BLIND     dumps hold no operation inside a CUDA graph" in capsys.readouterr().out
+
+
+def test_a_host_in_the_name_of_a_dump_is_its_node_and_the_last_number_its_rank(tmp_path, capsys):
+    for rank, content in fsdp(16, 5, "operation").files().items():
+        (tmp_path / f"nccl_trace_rank_gpu-{rank // 8:02}_{rank}").write_bytes(content)
+    assert run([str(tmp_path)], as_json=True) == 12
+    (culprit,) = json.loads(capsys.readouterr().out)["culprits"]
+    assert (culprit["rank"], culprit["node"]) == (5, "gpu-00")
+
+
+def test_the_role_of_the_group_stands_beside_its_name(tmp_path, capsys):
+    run([dumps(tmp_path, tp_dp(2, 4, 6).files())])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "in TENSOR_MODEL_PARALLEL_GROUP (tp) #" in text
+
+
+def test_who_comes_last_again_and_again_is_slow_and_nobody_is_to_blame(tmp_path, capsys):
+    files = fsdp(16, late={7: 250_000_000}, timing=True).files()
+    assert run([dumps(tmp_path, files)], as_json=True) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["state"], answer["culprits"]) == ("none", [])
+    assert [c["rank"] for c in answer["slow"]] == [7]
+    assert answer["slow"][0]["doing"].startswith("waits ")
+
+
+def test_the_groups_of_a_job_that_was_set_aside_are_not_told(tmp_path, capsys):
+    dumps(tmp_path, fsdp(16, 12, "missing").files())
+    dumps(tmp_path, fsdp(8, 3, "operation").files())
+    run([str(tmp_path)], as_json=True)
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["groups"]) == 1
+    assert any("2 jobs" in note for note in answer["notes"])

@@ -16,7 +16,7 @@ from sluggish.ranks import gather, ranks_answer
 
 
 def run(paths: Sequence[str], *, as_json: bool = False, as_csv: bool = False) -> int:
-    """Print the answer; 12 where somebody is to blame, 20 where it hangs and nobody is."""
+    """Print the answer; 12 where somebody is to blame, 20 where nobody is and all is not seen."""
     from sluggish.report import ranks as report
 
     gc.disable()  # facts have no cycles, and of thousands of dumps there are many
@@ -39,7 +39,8 @@ def run(paths: Sequence[str], *, as_json: bool = False, as_csv: bool = False) ->
         return EXIT_NOTHING
     if answer.culprits:
         return EXIT_CODES[Cause.RANK_DESYNC]
-    return 0 if answer.state == "none" else EXIT_CODES[Cause.UNKNOWN]
+    clear = answer.state == "none" and not answer.unobserved
+    return 0 if clear else EXIT_CODES[Cause.UNKNOWN]
 
 
 def _read(paths: Sequence[str]) -> tuple[Bundle, Facts]:

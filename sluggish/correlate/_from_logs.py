@@ -22,6 +22,12 @@ from sluggish.facts.store import Facts
 
 Sign = tuple[str, int | None, int | None]
 LOGS = ("watchdog",)
+LAGGING = {
+    "never_joined": "never joined a collective",
+    "not_joined": "did not join the collective",
+    "not_finished": "joined and did not finish",
+    "monitored_barrier": "did not reach the monitored barrier",
+}
 
 
 @dataclass(slots=True)
@@ -349,20 +355,14 @@ def _of_lagging(reports: Iterable[LaggingRanks]) -> Wait | None:
     """The desync report and the monitored barrier name who has not come."""
     late: dict[int, LaggingRanks] = {}
     for report in sorted(reports, key=lambda r: (r.kind, r.order)):
-        for rank in report.ranks:
+        for rank in report.ranks if report.kind in LAGGING else ():
             late.setdefault(rank, report)
     if not late:
         return None
     kinds = {r.kind for r in late.values()}
     state = "device_stuck" if kinds == {"not_finished"} else "host_stuck"
-    words = {
-        "never_joined": "never joined a collective",
-        "not_joined": "did not join the collective",
-        "not_finished": "joined and did not finish",
-        "monitored_barrier": "did not reach the monitored barrier",
-    }
     roots = tuple(
-        WaitRoot(rank=rank, seq=r.seq, operation=None, doing=words[r.kind])
+        WaitRoot(rank=rank, seq=r.seq, operation=None, doing=LAGGING[r.kind])
         for rank, r in sorted(late.items())
         if not (r.kind == "not_finished" and kinds != {"not_finished"})
     )

@@ -17,9 +17,11 @@ from collections.abc import Iterable, Mapping
 
 from sluggish.correlate._answer import answer, label, show
 from sluggish.correlate._combine import combine, dead_ranks, with_stacks
+from sluggish.correlate._from_frameworks import from_frameworks
 from sluggish.correlate._from_logs import from_logs
 from sluggish.correlate._from_ras import from_ras
 from sluggish.correlate._gloo import from_gloo
+from sluggish.correlate._one_job import one_job
 from sluggish.correlate._standing import (
     UNKNOWN,
     Node,
@@ -36,7 +38,7 @@ from sluggish.facts.host import Stack
 from sluggish.facts.log import LogSign
 from sluggish.facts.store import Facts
 
-__all__ = ["label", "show", "wait_for", "who_waits"]
+__all__ = ["label", "one_job", "show", "wait_for", "who_waits"]
 
 MOVING_S = 1.0
 """Younger when the dump was written: the job may simply be running. A file's time lags behind the
@@ -55,7 +57,12 @@ def wait_for(facts: Facts) -> Wait:
     if recorder is not None and recorder.state not in ("none", "unobserved", "all_joined"):
         return with_stacks(recorder, facts.all(Stack))
     logs = facts.all(LogSign)
-    others = [from_ras(facts, world), from_logs(facts, world, dead), from_gloo(logs)]
+    others = [
+        from_ras(facts, world),
+        from_logs(facts, world, dead),
+        from_gloo(logs),
+        from_frameworks(facts, world),
+    ]
     return combine(recorder, [w for w in others if w is not None])
 
 

@@ -150,8 +150,10 @@ class LaggingRanks:
     node: str | None
     ranks: tuple[int, ...]
     kind: str
-    """never_joined, not_joined, not_finished, monitored_barrier."""
+    """never_joined, not_joined, not_finished, monitored_barrier, jax_barrier (tasks)."""
     reporter: int | None = None
+    expected: int | None = None
+    """How many should have come, where the line tells."""
     seq: int | None = None
     op: str | None = None
     at: datetime | None = None

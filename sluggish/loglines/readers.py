@@ -13,13 +13,23 @@ from sluggish.facts.fabric import (
     NcclTrouble,
 )
 from sluggish.facts.log import NcclInit
-from sluggish.loglines import launch, nccl_init, nccl_net, python, signs, training, watchdog
+from sluggish.loglines import (
+    frameworks,
+    launch,
+    nccl_init,
+    nccl_net,
+    python,
+    signs,
+    training,
+    watchdog,
+)
 from sluggish.loglines.line import Line
 
 Reader = Callable[[Iterable[Line]], Iterable[Any]]
 
 READERS: tuple[Reader, ...] = (
     python.parse, signs.parse, nccl_net.parse, nccl_init.parse, watchdog.parse,
+    frameworks.parse,
 )  # fmt: skip
 """Those that need nothing but lines; progress and launch are called with more."""
 FACTS: tuple[type, ...] = (
@@ -30,7 +40,7 @@ FACTS: tuple[type, ...] = (
 NEEDLES: tuple[bytes, ...] = tuple(
     dict.fromkeys(
         needle
-        for module in (python, launch, training, signs, nccl_net, nccl_init, watchdog)
+        for module in (python, launch, training, signs, nccl_net, nccl_init, watchdog, frameworks)
         for needle in module.NEEDLES
     )
 )

@@ -11,7 +11,7 @@ from sluggish import __version__
 from sluggish.facts.collective import GroupHead
 from sluggish.facts.store import Facts
 from sluggish.hostlist import fold_numbers
-from sluggish.ranks import GroupState, RankCulprit, RanksAnswer
+from sluggish.ranks import GroupState, RankCulprit, RanksAnswer, role_of
 from sluggish.text import safe
 
 SCHEMA = 1
@@ -49,6 +49,7 @@ def render_json(answer: RanksAnswer) -> str:
         "world_size": answer.world_size,
         "sources": list(answer.sources),
         "notes": [safe(note) for note in answer.notes],
+        "not_visible": [safe(what) for what in answer.not_visible],
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
@@ -126,7 +127,7 @@ def render(answer: RanksAnswer) -> str:
 
 
 def _lines(answer: RanksAnswer) -> Iterator[tuple[str, str]]:
-    yield "STATE", f"{answer.state}: {STATES.get(answer.state, answer.state)}"
+    yield "STATE", f"{answer.state}: {_state_words(answer)}"
     for one in answer.culprits:
         yield "CULPRIT", _words(one)
     for one in answer.slow:
@@ -151,6 +152,17 @@ def _lines(answer: RanksAnswer) -> Iterator[tuple[str, str]]:
     yield "SEEN", f"{answer.observed}{of} ranks by {', '.join(answer.sources) or 'no source'}"
     for note in answer.notes:
         yield "NOTE", note
+    for what in answer.not_visible:
+        yield "BLIND", what
+
+
+def _state_words(answer: RanksAnswer) -> str:
+    if answer.state == "none" and answer.unobserved:
+        return (
+            "nothing is pending on the ranks that were seen; "
+            f"{len(answer.unobserved)} were not, so this is no all-clear"
+        )
+    return STATES.get(answer.state, answer.state)
 
 
 def _words(one: RankCulprit) -> str:
@@ -159,7 +171,9 @@ def _words(one: RankCulprit) -> str:
         parts.append(f"GPU {one.gpu.index}")
     parts += [one.gpu.pci, one.doing, one.operation]
     if one.group:
-        parts.append(f"in {one.group}" + (f" #{one.seq}" if one.seq is not None else ""))
+        role = role_of(one.group)
+        of = f" ({role})" if role and role != one.group.lower() else ""
+        parts.append(f"in {one.group}{of}" + (f" #{one.seq}" if one.seq is not None else ""))
     parts.append(one.source_line)
     return "  ".join(part for part in parts if part)
 
