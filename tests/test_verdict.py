@@ -320,3 +320,16 @@ def test_every_subtype_of_the_tree_stands_in_the_closed_list():
     for question in TREE:
         for subtype in question.listens.values():
             assert subtype is None or subtype in SUBTYPES[question.cause], question.id
+
+
+def test_a_rank_and_a_gpu_that_are_each_alone_on_their_node_are_one_place():
+    card = root("GPU-REMAP", Family.KERNEL, Strength.STRONG,
+                spot=Spot(node="gpu-08", gpu_pci="0000:89:00.0", gpu_index=4))  # fmt: skip
+    error = root("GPU-CUDA", Family.KERNEL, Strength.STRONG, spot=Spot(rank=12, node="gpu-08"))
+    (one,) = decide(replace(case(card, error), places={})).culprits
+    assert (one.rank, one.node, one.gpu_index) == (12, "gpu-08", 4)
+    second = root("GPU-CUDA", Family.KERNEL, Strength.STRONG, spot=Spot(rank=13, node="gpu-08"))
+    several = decide(replace(case(card, error, second), places={})).culprits
+    assert {(c.rank, c.gpu_index) for c in several} == {(12, None), (13, None), (None, 4)}
+    away = root("GPU-CUDA", Family.KERNEL, Strength.STRONG, spot=Spot(rank=1, node="gpu-07"))
+    assert len(decide(replace(case(card, away), places={})).culprits) == 2

@@ -5,11 +5,12 @@ from datetime import timedelta
 
 from sluggish.causes import Cause, Phase
 from sluggish.findings import Finding, Role, Strength
-from sluggish.verdict.case import Case, agrees, culprit_of
+from sluggish.verdict.blame import RANK, culprits
+from sluggish.verdict.case import Case, agrees
 from sluggish.verdict.confidence import confidence, families_of
 from sluggish.verdict.coverage import blind_nodes, not_checked
 from sluggish.verdict.drain import drain_nodes
-from sluggish.verdict.model import Answer, Culprit, Since, Verdict
+from sluggish.verdict.model import Answer, Since, Verdict
 from sluggish.verdict.next_probe import next_probe
 from sluggish.verdict.ruled_out import ruled_out
 from sluggish.verdict.tree import TREE, Kind, Question
@@ -18,7 +19,6 @@ CONCURRENT = timedelta(seconds=30)
 """Two recorded events this close are not ordered: clocks, printk and log buffers differ."""
 OPEN_ROLES = (Role.ROOT, Role.CONSEQUENCE, Role.CONTEXT)
 """That it hangs may be said by a victim too."""
-RANK = {Strength.DECISIVE: 2, Strength.STRONG: 1, Strength.WEAK: 0}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,42 +228,6 @@ def _why_not(found: tuple[Finding, ...], case: Case) -> str:
     if head.strength is Strength.WEAK:
         return f"{head.rule}: too weak to decide"
     return f"{head.rule} on {head.node or head.subject}: something else is stronger or earlier"
-
-
-def culprits(chosen: tuple[Finding, ...], case: Case) -> tuple[Culprit, ...]:
-    """The accused places, each once: a second sign of one place only fills up what is missing.
-
-    Of a shared fault nobody is the culprit: what the nodes share is not visible from them.
-    """
-    nodes = {spot.node for finding in chosen for spot in finding.spots}
-    if any(finding.shared for finding in chosen) and (len(nodes) != 1 or None in nodes):
-        return ()
-    out: list[Culprit] = []
-    strongest = max((RANK[f.strength] for f in chosen), default=0)
-    for finding in chosen:
-        if RANK[finding.strength] < strongest and out:
-            continue
-        for spot in finding.spots:
-            new = culprit_of(spot, case)
-            if _is_place(new) and not any(_covers(old, new) for old in out):
-                out = [old for old in out if not _covers(new, old)]
-                out.append(new)
-    return tuple(out)
-
-
-def _is_place(culprit: Culprit) -> bool:
-    """Whether somebody could go there: what it does, without where, is no culprit."""
-    told = (culprit.rank, culprit.node, culprit.pid, culprit.gpu_index, culprit.gpu_uuid,
-            culprit.gpu_pci, culprit.hca, culprit.source_line)  # fmt: skip
-    return any(one is not None for one in told)
-
-
-def _covers(old: Culprit, new: Culprit) -> bool:
-    """True where `new` tells no place that `old` does not tell."""
-    fields = ("rank", "node", "gpu_pci", "hca")
-    mine = {f: getattr(old, f) for f in fields}
-    theirs = {f: getattr(new, f) for f in fields}
-    return all(v is None or mine[f] == v for f, v in theirs.items())
 
 
 def _contradicts(choice: Choice | None, case: Case, tree: tuple[Question, ...]) -> tuple[str, ...]:

@@ -14,14 +14,14 @@ def spot_of(view: View, error: PythonError) -> Spot:
     place = next((p for p in view.all(Place) if p.rank == error.rank), None)
     return Spot(
         rank=error.rank,
-        node=error.node or (place.node if place else None) or _node_of_end(view, error),
+        node=error.node or (place.node if place else None) or node_of_end(view, error),
         pid=error.pid or (place.pid if place else None),
         doing=f"raised {short_type(error)}",
         source_line=error.frame,
     )
 
 
-def _node_of_end(view: View, error: PythonError) -> str | None:
+def node_of_end(view: View, error: PythonError) -> str | None:
     """srun names the node when the task ends."""
     ends = {e.node for e in view.all(ProcessExit) if _same(error, e)}
     return ends.pop() if len(ends) == 1 else None
