@@ -260,3 +260,13 @@ def test_broken_is_evidence_and_absent_is_not() -> None:
     assert smi_values.broken("[N/A]") is None
     assert smi_values.reasons("0x00000000000001ff")[-1] == "display_clocks_setting"
     assert smi_values.reasons("Active") == ()
+
+
+def test_errors_before_the_document_do_not_hide_it() -> None:
+    xml = (HERE / "probes" / "nvidia_smi" / "faulty.txt").read_bytes()
+    assert xml.startswith(b"<?xml")
+    error = b"Unable to determine the device handle for GPU7: 0000:DF:00.0: Unknown Error\n"
+    assert PROBES["nvidia_smi"].sniff(error * 2 + xml)
+    assert not PROBES["nvidia_smi"].sniff(
+        error + b"step 1\nstep 2\nstep 3\nstep 4\nstep 5\nstep 6\n"
+    )

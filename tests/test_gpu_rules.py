@@ -454,3 +454,12 @@ def test_every_rule_has_a_docstring_and_its_own_id() -> None:
         "SLOW-GPU",
     ]  # fmt: skip
     assert all(r.doc.endswith(".") for r in RULES)
+
+
+def test_a_card_that_nvidia_smi_cannot_reach_is_off_the_bus_where_the_bus_was_read() -> None:
+    lost = SmiFailure(node="a", at=None, kind="gpu_lost", pci=BUS[7], line="Unable to determine")
+    facts = (look("a", gpus=8), count("a", 7), lost)
+    (found,) = roots(observe(gpu_missing, *facts, count("a", 7, "pci")))
+    assert (found.subtype, found.spots[0].gpu_pci) == ("off_bus", BUS[7])
+    (found,) = roots(observe(gpu_missing, *facts, count("a", 8, "pci")))
+    assert found.subtype == "missing"

@@ -35,7 +35,8 @@ def sniff(head: bytes) -> bool:
     Job logs often begin with the table: a file with many other lines is not ours.
     """
     text = head.decode("utf-8", "replace")
-    return any(form.is_all(text) for form in _FORMS) or failures.is_all(text)
+    body = failures.behind(text)
+    return any(form.is_all(body) for form in _FORMS) or failures.is_all(text)
 
 
 def parse(text: str, origin: Origin) -> Iterator[Gpu | GpuCount | SmiFailure]:

@@ -48,6 +48,16 @@ def is_all(text: str) -> bool:
     return 0 < len(lines) <= 6 and _kind(lines[0]) is not None
 
 
+def behind(text: str) -> str:
+    """The text without error lines at its top: `nvidia-smi -q -x > file 2>&1` puts them there."""
+    for _ in range(_MOST):
+        line, newline, rest = text.partition("\n")
+        if not newline or len(line) > 1000 or _kind(line.strip()) is None:
+            break
+        text = rest
+    return text
+
+
 def read(text: str, origin: Origin) -> Iterator[SmiFailure]:
     """Every failure once, at most 64; the same line on stdout and stderr is one."""
     seen: set[str] = set()
