@@ -8,7 +8,7 @@ from sluggish import __version__
 from sluggish.correlate.locate import at_home, places
 from sluggish.correlate.phase import phase
 from sluggish.correlate.shape import derive_shapes
-from sluggish.correlate.timeline import look, onset
+from sluggish.correlate.timeline import look, on_one_clock, onset
 from sluggish.correlate.waitgraph import wait_for
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import text_of
@@ -65,6 +65,7 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -
     for place in known:
         facts.add(place)
     at_home(facts, known)
+    on_one_clock(facts, bundle, known)
     wait = wait_for(facts)
     facts.add(wait)
     stalled = onset(facts, seen, wait)

@@ -1,15 +1,16 @@
 """When: the look itself, and the onset of the stall as an interval with its source."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
 from sluggish.evidence.model import Bundle
 from sluggish.facts.collective import Group, GroupHead, RankRecord, Wait, WatchdogTimeout
-from sluggish.facts.derived import Look, Onset
+from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.host import NodeIdentity, RankProcess
 from sluggish.facts.log import LogSpan, NcclInit, ProcessExit, Progress, PythonError, SlurmMessage
-from sluggish.facts.store import Facts
+from sluggish.facts.store import Facts, on_our_clock, shift_of
 from sluggish.job import Job, NodeState, current
 
 STALE_STEPS = 5
@@ -85,6 +86,18 @@ def _latest(facts: Facts) -> datetime | None:
     times += [i.now for i in facts.all(NodeIdentity) if i.now]
     times += [s.last_at for s in facts.all(LogSpan) if s.last_at]
     return max(times, default=None)
+
+
+def on_one_clock(facts: Facts, bundle: Bundle, places: Iterable[Place]) -> None:
+    """Puts the watchdogs' own stamps right: in a log of many nodes each uses its node's clock."""
+    shifts = {clock.node.split(".")[0]: shift_of(clock) for clock in bundle.clocks}
+    if not any(shifts.values()) or any(e.node for e in bundle.evidence if e.probe == "job_log"):
+        return  # evidence of one node was put right when it was read
+    homes = {p.rank: shifts.get(p.node.split(".")[0]) for p in places if p.node}
+    for number, line in enumerate(facts.all(WatchdogTimeout)):
+        shift = homes.get(line.rank if line.rank is not None else -1)
+        if shift is not None:
+            facts.facts[WatchdogTimeout][number] = on_our_clock(line, shift)
 
 
 def onset(facts: Facts, seen: Look, wait: Wait | None) -> Onset | None:

@@ -120,7 +120,7 @@ def _parsed(
     if item.error and not item.size:
         return Parsed(found=[], why=_say(item))
     found: list[Any] = []
-    shift = _shift(clocks.get(item.node or ""))
+    shift = shift_of(clocks.get(item.node or ""))
     try:
         for fact in probe.parse(text_of(item, probe), origin_of(item, bundle, clocks)):
             found.append(on_our_clock(fact, shift) if shift else fact)
@@ -185,7 +185,7 @@ CLOCK_FLOOR_S = 0.5
 """A smaller difference orders nothing that a log line or a 1 s sample could show."""
 
 
-def _shift(clock: Clock | None) -> timedelta | None:
+def shift_of(clock: Clock | None) -> timedelta | None:
     """What turns this node's times into the collector's; None where they agree or none was seen."""
     if clock is None or clock.offset_s is None or abs(clock.offset_s) < CLOCK_FLOOR_S:
         return None
