@@ -83,10 +83,12 @@ def _make(name: str, root: Path) -> None:
     for row in rows:
         if row["path"] is None:
             continue
+        # > file 2>&1
+        text = out.get(row["path"].removesuffix(".txt") + ".err", b"") + out[row["path"]]
         began = datetime.fromisoformat(row["started_at"]).timestamp()
-        _put(root / "flat" / mailed(row, flat=True), out[row["path"]], mtime=began)
+        _put(root / "flat" / mailed(row, flat=True), text, mtime=began)
         # saved from a mail the day after: the times of the files say nothing
-        _put(root / "folders" / mailed(row, flat=False), out[row["path"]], mtime=taken + 86400)
+        _put(root / "folders" / mailed(row, flat=False), text, mtime=taken + 86400)
     (root / "expected.json").write_text(json.dumps(expected.document(world)))
 
 

@@ -18,7 +18,7 @@ STORIES: dict[str, Story] = {
         others,
         quiet,
         noise,
-    )  # fmt: skip
+    )
     for story in module.STORIES
 }
 

@@ -60,7 +60,8 @@ def memory_growth() -> tuple[World, Expected]:
 
 def slow_host() -> tuple[World, Expected]:
     world = _world("slow_host", nodes=["sh-1", "sh-2", "sh-3", "sh-4"], job_id="616", gpus=4,
-                   step_s=2.6, taken_at=epoch("2026-01-28T10:59:00Z"), steps_total=30000)  # fmt: skip
+                   step_s=2.6, steps_total=30000,
+                   taken_at=epoch("2026-01-28T10:59:00Z"))  # fmt: skip
     g = everybody(world)
     comms_of(world, [g])
     node = world.nodes[3]

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 from ..world import World
-from . import desync, hardware, host, quiet
-from .common import Expected, Story
+from . import desync, hardware, host, others, quiet
+from .common import GPU, Expected, Story
 
 Change = Callable[[World], None]
 
 
-def _again(name: str, story: Story, told: str, change: Change, seen: bool = True) -> Story:
+def _again(
+    name: str, story: Story, told: str, change: Change, hide: tuple[str, ...] = (), **other: Any
+) -> Story:
+    """The story with something in the way: `hide` cannot be seen any more of the culprits, and
+    `other` reads otherwise in the expected verdict."""
+
     def noisy() -> tuple[World, Expected]:
         world, expected = story()
         change(world)
-        expected.told = f"{expected.told} {told}"
-        if not seen:
-            expected.cause, expected.subtype, expected.phase = "unknown", "unobserved", None
-        return world, expected
+        for one in expected.culprits:
+            one["hidden"] |= {name: one[name] for name in hide}
+            one |= dict.fromkeys(hide)
+        return world, replace(expected, told=f"{expected.told} {told}", **other)
 
     noisy.__name__ = name
     return noisy
@@ -84,6 +91,11 @@ STORIES = (
            _denied(1)),
     _again("xid79_denied", hardware.xid79, "The kernel log of the sound node is denied.",
            _denied(0)),
+    _again("remap_denied", others.remap_failed, "Nobody may read the kernel log of its node: only "
+           "nvidia-smi tells.", _denied(1)),
+    _again("missing_denied", others.gpu_vanished, "Nobody may read the kernel log of its node: one "
+           "GPU fewer than its peers have is all that shows, and where its rank hangs.", _denied(0),
+           hide=GPU),
     _again("loader_hung_smi", host.loader_nfs, "nvidia-smi hangs on the node that is sound.",
            _hung_smi(1)),
     _again("seed_no_dump", desync.seed, "Rank 12, one of the victims, left no dump.", _no_dump(12)),
@@ -94,5 +106,6 @@ STORIES = (
     _again("healthy_drivers", quiet.healthy, "The second node runs an older driver.",
            _old_driver(1)),
     _again("healthy_denied", quiet.healthy, "The kernel log of the second node is denied: "
-           "whether all is well cannot be known.", _denied(1), seen=False),
+           "whether all is well cannot be known.", _denied(1), cause="unknown",
+           subtype="unobserved", phase=None),
 )  # fmt: skip
