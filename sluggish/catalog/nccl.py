@@ -11,6 +11,10 @@ import yaml
 BASE_TIMEOUT_S = 4.096e-6
 """InfiniBand local ACK timeout: this times two to the power of the timeout value (IBTA)."""
 
+RAS_ABSENT, RAS_UNSAFE, RAS_UNPROVED, RAS_SAFE, RAS_UNKNOWN = (
+    "absent", "unsafe", "unproved", "safe", "unknown",
+)  # fmt: skip
+
 _VERSION = re.compile(r"\d{1,6}(?:\.\d{1,6}){0,3}")
 
 Version = tuple[int, ...]
@@ -31,6 +35,73 @@ class NcclBug:
     before: Version | None = None
     arch: str | None = None
     """None: every platform."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RasReport:
+    """One public report of jobs that RAS harmed."""
+
+    when: str
+    what: str
+    source: str
+    since: Version
+    before: Version
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RasSafety:
+    """Whether RAS of a version may be asked."""
+
+    state: str
+    """absent, unsafe, unproved (no report, and no proof), safe, unknown (version not known)."""
+    reports: tuple[RasReport, ...]
+    read: str
+    """Month in which the reports were read, `2026-11`."""
+
+    @property
+    def may_ask(self) -> bool:
+        """Without a person's word: only where it is known to be safe or nothing speaks against."""
+        return self.state in (RAS_SAFE, RAS_UNPROVED)
+
+
+def ras_safety(nccl: str | None) -> RasSafety:
+    """What is known of querying RAS of this NCCL version. An unknown version is not asked."""
+    data = _ras()
+    number = version(nccl) if nccl else None
+    if number is None:
+        return RasSafety(state=RAS_UNKNOWN, reports=(), read=str(data["read"]))
+    found = tuple(r for r in ras_reports() if r.since <= number < r.before)
+    if number < _number(data["since"]):
+        state = RAS_ABSENT
+    elif any(number[: len(_number(v))] == _number(v) for v in data["safe"]):
+        state, found = RAS_SAFE, ()
+    else:
+        state = RAS_UNSAFE if found else RAS_UNPROVED
+    return RasSafety(state=state, reports=found, read=str(data["read"]))
+
+
+@cache
+def ras_reports() -> tuple[RasReport, ...]:
+    """Every report of the catalogue."""
+    return tuple(
+        RasReport(
+            when=row["when"],
+            what=row["what"],
+            source=row["source"],
+            since=_number(row["from"]),
+            before=_number(row["before"]),
+        )
+        for row in _ras()["unsafe"]
+    )
+
+
+@cache
+def _ras() -> dict[str, Any]:
+    return _catalogue()["ras"]
+
+
+def _number(text: str) -> Version:
+    return version(text) or ()
 
 
 def version(text: str) -> Version | None:
