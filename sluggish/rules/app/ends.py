@@ -12,7 +12,6 @@ from sluggish.facts.host import OomKill, Segfault
 from sluggish.facts.log import LogSign, LogSpan, ProcessExit, PythonError, SlurmMessage
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.job import Job
-from sluggish.loglines.python import is_fallout
 from sluggish.rules.app.common import history
 
 ASKED = frozenset({1, 2, 15})
@@ -20,6 +19,8 @@ ASKED = frozenset({1, 2, 15})
 CRASHES = frozenset({4, 7, 8, 11})
 """ILL, BUS, FPE, SEGV: the process did it to itself."""
 KILL, ABORT = 9, 6
+OF_LAUNCHER = frozenset({"ChildFailedError", "CalledProcessError", "SystemExit"})
+"""Exceptions in which a launcher reports the end itself: they do not say why."""
 MANY = 3
 """So many processes killed with SIGKILL together are a step being torn down."""
 OOM_NEAR = timedelta(minutes=2)
@@ -155,14 +156,14 @@ def app_exit(view: View) -> Iterator[Finding]:
     """A rank's process ends with an error code before any collective times out."""
     ends = [e for e in view.all(ProcessExit) if e.exit_code and e.signal is None]
     ends = sorted((e for e in ends if not history(view, e.at)), key=key)
-    explained = any(not is_fallout(e.type, e.message) for e in view.all(PythonError))
+    explained = any(e.type.rsplit(".", 1)[-1] not in OF_LAUNCHER for e in view.all(PythonError))
     for number, end in enumerate(ends[:8]):
         in_front = before_timeouts(end, view.all(WatchdogTimeout), view.all(LogSpan))
         rank = end.rank if end.rank is not None else _rank(view, end)
         what = f"exited with code {end.exit_code}"
         if in_front is False or _after_teardown(view, end.at):
             yield _finding(end, rank, Role.CONSEQUENCE, Strength.WEAK, f"{what} after the timeouts")
-        elif explained:
+        elif explained or any(_same_process(e, end, rank) for e in view.all(PythonError)):
             why = f"{what}: its exception says why"
             yield _finding(end, rank, Role.CONSEQUENCE, Strength.WEAK, why)
         elif number:
@@ -170,6 +171,13 @@ def app_exit(view: View) -> Iterator[Finding]:
         else:
             strength = Strength.STRONG if in_front and rank is not None else Strength.WEAK
             yield _finding(end, rank, Role.ROOT, strength, what)
+
+
+def _same_process(error: PythonError, end: ProcessExit, rank: int | None) -> bool:
+    """A process that raised, whatever it raised, ended of that."""
+    if error.pid is not None and end.pid is not None:
+        return error.pid == end.pid
+    return rank is not None and error.rank == rank
 
 
 def _rank(view: View, end: ProcessExit) -> int | None:
