@@ -327,7 +327,44 @@ def test_a_ras_answer_of_another_job_is_set_aside():
     place = Place(rank=0, node="gpu-01", pid=4242)
     wait = wait_for(store(look(8), place, *ras("a", SEED), *ras("b", SEED)))
     assert wait.roots == ()
-    assert wait.confidence_notes == ("RAS answered for another job on a shared port",)
+    assert "another job on a shared port (its pids" in wait.confidence_notes[0]
+
+
+def test_a_ras_answer_of_a_larger_job_is_set_aside():
+    wait = wait_for(store(look(4), *ras("a", SEED), *ras("b", SEED)))
+    assert (wait.state, wait.roots) == ("unobserved", ())
+    assert wait.confidence_notes == (
+        "RAS answered for another job on a shared port (8 ranks, this job has 4)",
+    )
+    many = RasReport(node=None, sample="a", processes=64)
+    assert "64 ranks" in wait_for(store(look(8), many)).confidence_notes[0]
+
+
+def test_a_communicator_that_moves_does_not_excuse_one_that_does_not():
+    def other(sample: str, count: int) -> list[object]:
+        return [
+            replace(r, comm="c1", counts=(("AllReduce", count),))
+            for r in ras(sample, SEED)
+            if isinstance(r, RasRank)
+        ]
+
+    facts = [look(8), *ras("a", SEED), *ras("b", SEED), *other("a", 10), *other("b", 12)]
+    wait = wait_for(store(*facts))
+    assert (wait.state, [r.rank for r in wait.roots]) == ("mismatch", [3])
+    assert any("1 communicators moved" in note for note in wait.confidence_notes)
+
+
+def test_no_ras_answer_without_a_difference_is_called_healthy():
+    """Equal counts, in text or JSON, once or twice: the GPU may stand, send and recv are unseen."""
+    equal = dict.fromkeys(range(8), (6, 500))
+    text = RasCounts(node=None, comm="c0", size=8, op="AllReduce", rows=((640, 8, ()),), sample="a")
+    for facts in (
+        ras("a", equal), [*ras("a", equal), *ras("b", equal)],
+        [RasReport(node=None, sample="a"), text], [RasReport(node=None, sample="a")],
+    ):  # fmt: skip
+        wait = wait_for(store(look(8), *facts))
+        assert (wait.state, wait.roots) == ("unobserved", ())
+        assert "RAS sees no send, recv or all-to-all" in wait.confidence_notes
 
 
 def test_a_rank_of_a_small_communicator_is_named_by_its_global_number():

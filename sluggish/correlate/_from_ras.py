@@ -23,18 +23,24 @@ def from_ras(facts: Facts, world_size: int | None) -> Wait | None:
         return None
     notes = [BLIND]
     ranks = facts.all(RasRank)
-    if _other_job(ranks, facts.all(Place)):
-        return _wait("unobserved", None, (), ("RAS answered for another job on a shared port",))
+    other = _other_job(ranks, reports, facts.all(Place), world_size)
+    if other:
+        return _wait("unobserved", None, (), (other,))
     samples = {r.sample for r in reports}
     if len(samples) < 2:
         notes.append("RAS was asked once: a gap of one operation is normal in a running job")
     if any(not r.complete for r in reports):
         notes.append("a RAS answer was cut short")
-    if len(samples) > 1 and _moved(ranks, facts.all(RasCounts)):
+    texts = facts.all(RasCounts)
+    moved = _moved(ranks, texts) if len(samples) > 1 else set[str]()
+    if moved and moved >= {r.comm for r in ranks if r.counts} | {t.comm for t in texts}:
         return _wait("none", None, (), (*notes, "counts moved between two RAS answers"))
-    found: list[Wait | None] = [_of_comm(comm, rows, notes) for comm, rows in _by_comm(ranks)]
+    if moved:
+        notes.append(f"{len(moved)} communicators moved between two RAS answers: left out")
+    comms = [(comm, rows) for comm, rows in _by_comm(ranks) if comm not in moved]
+    found: list[Wait | None] = [_of_comm(comm, rows, notes) for comm, rows in comms]
     newest = max(samples)
-    found += _texts([one for one in facts.all(RasCounts) if one.sample == newest], notes)
+    found += _texts([t for t in texts if t.sample == newest and t.comm not in moved], notes)
     to_global = _global_ranks(ranks, facts.all(Place), world_size)
     answers = [_placed(w, world_size, to_global) for w in found if w is not None]
     if answers:
@@ -42,11 +48,25 @@ def from_ras(facts: Facts, world_size: int | None) -> Wait | None:
     return _wait("unobserved", None, (), tuple(notes), unobserved=_missing(ranks, world_size))
 
 
-def _other_job(ranks: Iterable[RasRank], places: Iterable[Place]) -> bool:
-    """Two jobs on a node share the port: the pids tell whose answer it is."""
+def _other_job(
+    ranks: Iterable[RasRank],
+    reports: Iterable[RasReport],
+    places: Iterable[Place],
+    world_size: int | None,
+) -> str | None:
+    """Two jobs on a node share the port: pids and sizes tell whose answer it is."""
+    rows = list(ranks)
     ours = {p.pid for p in places if p.pid is not None}
-    theirs = {r.pid for r in ranks if r.pid is not None}
-    return bool(ours and len(theirs) > 1 and not ours & theirs)
+    theirs = {r.pid for r in rows if r.pid is not None}
+    if ours and len(theirs) > 1 and not ours & theirs:
+        return "RAS answered for another job on a shared port (its pids are not this job's)"
+    size = max([r.size for r in rows] + [r.processes or 0 for r in reports], default=0)
+    if world_size is not None and size > world_size:
+        return (
+            f"RAS answered for another job on a shared port ({size} ranks, this job has "
+            f"{world_size})"
+        )
+    return None
 
 
 def _global_ranks(
@@ -99,18 +119,20 @@ def _by_comm(ranks: Iterable[RasRank]) -> list[tuple[str, dict[int, RasRank]]]:
     return sorted(newest.items())
 
 
-def _moved(ranks: Iterable[RasRank], texts: Iterable[RasCounts]) -> bool:
+def _moved(ranks: Iterable[RasRank], texts: Iterable[RasCounts]) -> set[str]:
+    """Communicators whose counts differ between two answers: their ranks are not stuck."""
+    moved: set[str] = set()
     seen: dict[object, tuple[str, object]] = {}
-    rows: list[tuple[object, str, object]] = [
+    rows: list[tuple[tuple[object, ...], str, object]] = [
         ((r.comm, r.rank), r.sample, r.counts) for r in ranks if r.counts
     ]
     rows += [((t.comm, t.op, "text"), t.sample, t.rows) for t in texts]
     for key, sample, counts in sorted(rows, key=lambda row: row[1]):
         old = seen.get(key)
         if old is not None and old[0] != sample and old[1] != counts:
-            return True
+            moved.add(str(key[0]))
         seen[key] = (sample, counts)
-    return False
+    return moved
 
 
 def _of_comm(comm: str, rows: dict[int, RasRank], notes: list[str]) -> Wait | None:
