@@ -286,6 +286,18 @@ def test_dumps_of_a_moving_job_taken_moments_apart_blame_nobody(written_after_ms
     assert ask(moved).state == state
 
 
+def test_positions_one_ahead_of_the_entries_are_those_of_a_moving_job_too():
+    moved: Facts = []
+    for fact in facts_of(fsdp(8).files()):
+        if isinstance(fact, RankRecord):
+            fact = replace(fact, taken_at=fact.last_created_at)
+        elif fact.rank == 5:
+            assert fact.last_completed is not None
+            fact = replace(fact, last_enqueued=fact.last_completed + 1)
+        moved.append(fact)
+    assert ask(moved).state == "none"
+
+
 def test_a_wrapped_ring_still_names_the_rank():
     wait = of(fsdp(16, 5, "operation", buffer_size=4))
     assert (wait.state, blamed(wait)) == ("mismatch", [5])

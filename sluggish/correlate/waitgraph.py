@@ -89,9 +89,11 @@ def who_waits(
 def _set_moving_aside(scene: Scene) -> None:
     """Operations that were a second old when the dump was written do not hang."""
     ages = [
-        (s.records[0].taken_at - s.at[1].enqueued_at).total_seconds()
+        (s.records[0].taken_at - moment).total_seconds()
         for s in scene.standings.values()
-        if s.at and s.at[1].enqueued_at and s.records[0].taken_at
+        if s.at and s.records[0].taken_at
+        # pg_status may be one ahead of the entries: then the newest entry tells how young it is
+        if (moment := s.at[1].enqueued_at or s.records[0].last_created_at)
     ]
     waiting = [s for s in scene.standings.values() if s.at]
     if waiting and len(ages) == len(waiting) and all(abs(age) < MOVING_S for age in ages):
