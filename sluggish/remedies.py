@@ -7,11 +7,9 @@ job ids, integers and our own words only, never from the text of a log.
 import re
 from collections.abc import Iterable, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
+from sluggish.catalog import data
 from sluggish.causes import Cause
 from sluggish.findings import Finding, Role, Strength
 from sluggish.hostlist import fold
@@ -19,7 +17,7 @@ from sluggish.job import Job, NodeState
 from sluggish.text import is_node_name, safe
 from sluggish.verdict.model import Culprit, Remedy, Verdict
 
-JOB_ID = re.compile(r"\d{1,12}(?:_\d{1,9}|\+\d{1,9})?\Z")
+JOB_ID = re.compile(r"\d{1,12}(?:_\d{1,9}|\+\d{1,9})?\Z", re.ASCII)
 HCA = re.compile(r"[A-Za-z][A-Za-z0-9_]{1,31}\Z")
 _XID = re.compile(r"Xid (\d{1,4})\b")
 MOST_NODES = 3
@@ -75,7 +73,7 @@ def _numbered(steps: Iterable[dict[str, Any]]) -> Iterable[Remedy]:
 
 @cache
 def _texts() -> dict[str, dict[str, list[Any]]]:
-    return yaml.safe_load((files("sluggish") / "remedies.yaml").read_text("utf-8"))
+    return data.read("remedies.yaml", "sluggish")
 
 
 def _drained(states: Sequence[NodeState]) -> dict[str, str]:

@@ -2,10 +2,9 @@
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+from sluggish.catalog import data
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +30,7 @@ def model(product_name: str | None) -> GpuModel | None:
 @cache
 def models() -> tuple[GpuModel, ...]:
     """Every entry, in the order in which they match."""
-    text = files("sluggish.catalog").joinpath("gpu_models.yaml").read_text("utf-8")
-    return tuple(_entry(raw) for raw in yaml.safe_load(text)["models"])
+    return tuple(_entry(raw) for raw in data.read("gpu_models.yaml")["models"])
 
 
 def _entry(raw: dict[str, Any]) -> GpuModel:

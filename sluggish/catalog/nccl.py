@@ -3,10 +3,9 @@
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+from sluggish.catalog import data
 
 BASE_TIMEOUT_S = 4.096e-6
 """InfiniBand local ACK timeout: this times two to the power of the timeout value (IBTA)."""
@@ -177,4 +176,4 @@ def _bug(told: dict[str, Any]) -> NcclBug:
 
 @cache
 def _catalogue() -> dict[str, Any]:
-    return yaml.safe_load(files("sluggish.catalog").joinpath("nccl.yaml").read_text("utf-8"))
+    return data.read("nccl.yaml")
