@@ -12,7 +12,7 @@ from sluggish.correlate.timeline import look
 from sluggish.correlate.waitgraph import label, one_job, wait_for
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import text_of
-from sluggish.facts.collective import GroupHead, RankRecord, RasReport, Wait, WaitRoot
+from sluggish.facts.collective import Group, GroupHead, RankRecord, RasReport, Wait, WaitRoot
 from sluggish.facts.derived import Place
 from sluggish.facts.host import Stack
 from sluggish.facts.log import LogSign
@@ -208,9 +208,12 @@ def _culprit(root: WaitRoot, at: dict[int, Place]) -> RankCulprit:
 
 def group_states(facts: Facts) -> tuple[GroupState, ...]:
     """One row a process group, in the order of their names."""
+    by_object: dict[int, tuple[Group, list[GroupHead]]] = {}
+    for head in _heads(facts):  # by identity first: to hash a world's members once a rank is slow
+        by_object.setdefault(id(head.group), (head.group, []))[1].append(head)
     rows: dict[tuple[str, str, tuple[int, ...]], list[GroupHead]] = defaultdict(list)
-    for head in _heads(facts):
-        rows[head.group.name, head.group.desc, head.group.ranks].append(head)
+    for group, heads in by_object.values():
+        rows[group.name, group.desc, group.ranks] += heads
     return tuple(_group_state(key, heads) for key, heads in sorted(rows.items()))
 
 

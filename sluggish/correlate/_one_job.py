@@ -32,16 +32,23 @@ def _of_one_world(
 ) -> list[RankRecord]:
     """Two memberships of the default group are two jobs."""
     worlds: dict[tuple[int, str], World] = {}
+    same: dict[World, World] = {}
+    seen: dict[
+        int, World
+    ] = {}  # by identity: to hash 8,192 members once a rank is 67 million steps
     for head in heads:
-        if head.group.ranks and (head.group.desc == "default_pg" or head.group.name == "0"):
-            worlds[head.rank, head.path] = head.group.ranks
+        ranks = head.group.ranks
+        if ranks and (head.group.desc == "default_pg" or head.group.name == "0"):
+            if id(ranks) not in seen:
+                seen[id(ranks)] = same.setdefault(ranks, ranks)
+            worlds[head.rank, head.path] = seen[id(ranks)]
+    if len(same) < 2:
+        return records
     members: dict[World, list[RankRecord]] = defaultdict(list)
     for record in records:
         world = worlds.get((record.rank, record.path))
         if world:
             members[world].append(record)
-    if len(members) < 2:
-        return records
     ranked = sorted(members, key=lambda w: (_latest(members[w]), len(members[w]), len(w)))
     chosen = ranked[-1]
     kept = [r for r in records if worlds.get((r.rank, r.path), chosen) == chosen]

@@ -7,10 +7,12 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sluggish.correlate._one_job import one_job
 from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
 
+Sizes = tuple[tuple[int, ...], ...]
 Signature = tuple[str, tuple[int, ...], tuple[int, ...], tuple[str, ...]]
 
 UNKNOWN = "an operation that the ring has lost"
@@ -77,15 +79,20 @@ def signature(op: Collective) -> Signature:
     Shapes are compared by their number of elements, as the library sees them. Rooted operations
     have input or output on the root only, all-to-all may be uneven.
     """
-    ins = tuple(math.prod(dims) for dims in op.in_sizes)
-    outs = tuple(math.prod(dims) for dims in op.out_sizes)
-    if any(word in op.op for word in UNEVEN):
+    return _signature(op.op, op.in_sizes, op.out_sizes, op.dtypes)
+
+
+@lru_cache(maxsize=4096)
+def _signature(op: str, in_sizes: Sizes, out_sizes: Sizes, dtypes: tuple[str, ...]) -> Signature:
+    ins = tuple(math.prod(dims) for dims in in_sizes)
+    outs = tuple(math.prod(dims) for dims in out_sizes)
+    if any(word in op for word in UNEVEN):
         ins = outs = ()
-    elif op.op.startswith("gather"):
+    elif op.startswith("gather"):
         outs = ()
-    elif op.op.startswith("scatter"):
+    elif op.startswith("scatter"):
         ins = ()
-    return op.op, ins, outs, op.dtypes
+    return op, ins, outs, dtypes
 
 
 def one_sided(op: Collective) -> bool:

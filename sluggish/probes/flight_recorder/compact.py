@@ -6,6 +6,7 @@ Written where dumps arrive (or on a node), read like a dump. Group members are f
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -45,7 +46,7 @@ def read_compact(content: bytes, origin: Origin) -> Iterator[RankRecord | GroupH
     try:
         told = msgspec.json.decode(content)
         records = msgspec.convert(told["records"], list[RankRecord], strict=False)
-        table = [make_group(n, d, list(unfold(r))) for n, d, r in told["groups"]]
+        table = [_group(str(n), str(d), str(r)) for n, d, r in told["groups"]]
         heads = msgspec.convert(told["heads"], list[tuple[int, GroupHead]], strict=False)
         facts = [replace(r, path=origin.path, node=r.node or origin.node) for r in records]
         placed = [replace(h, group=table[i], path=origin.path) for i, h in heads]
@@ -53,6 +54,12 @@ def read_compact(content: bytes, origin: Origin) -> Iterator[RankRecord | GroupH
         raise ValueError(f"expected a compact flight recorder dump: {problem}") from None
     yield from facts
     yield from placed
+
+
+@lru_cache(maxsize=65536)
+def _group(name: str, desc: str, folded: str) -> Group:
+    """One object a group over all files, as `make_group` has it for dumps."""
+    return make_group(name, desc, list(unfold(folded)))
 
 
 def fold(ranks: tuple[int, ...]) -> str:
