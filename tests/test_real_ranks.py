@@ -195,12 +195,10 @@ def test_a_larger_tensor_makes_gloo_abort_its_innocent_neighbour(tmp_path: Path)
 
 
 def test_a_healthy_job_is_never_blamed_in_mid_run_or_at_its_end(tmp_path: Path):
-    case, running = Case(name="healthy", world=4, culprit=-1), tmp_path / "running"
-    evidence.folders(running)
-    with started(case, tmp_path) as job:
-        run_and_end(job, running)
+    with started(Case(name="healthy", world=4, culprit=-1), tmp_path) as job:
+        in_mid_run = run_and_end(job, tmp_path / "running")
         assert [process.returncode for process in job.processes] == [0] * 4
-    for dumps in (running / "dumps", tmp_path / "finished" / "dumps"):
+    for dumps in (in_mid_run, tmp_path / "finished" / "dumps"):
         assert len(list(dumps.iterdir())) == 4
         answer = sluggish("ranks", dumps)
         assert (answer.code, answer.document["state"]) == (0, "none")

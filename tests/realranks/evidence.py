@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import pickle
 import re
 import shutil
 import socket
@@ -80,6 +81,16 @@ def _spy(program: str, pid: int, *, quietly: bool) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
+
+
+def oldest_pending_s(dumps: Path) -> float:
+    """Age of the oldest unfinished operation when its dump was written; our own dumps only."""
+    ages = [0.0]
+    for path in dumps.iterdir():
+        entries = pickle.loads(path.read_bytes())["entries"]
+        made = [e["time_created_ns"] / 1e9 for e in entries if not e["retired"]]
+        ages += [path.stat().st_mtime - moment for moment in made]
+    return max(ages)
 
 
 def may_trace() -> bool:

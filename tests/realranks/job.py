@@ -110,12 +110,18 @@ def take_dumps(ranks: Ranks, into: Path, silent: tuple[int, ...] = ()) -> None:
     wait_until(lambda: expected <= {p.name for p in (into / "dumps").iterdir()}, ranks, "dumps")
 
 
-def run_and_end(ranks: Ranks, running: Path) -> None:
-    """A healthy job: dumps in mid-run, moments apart, then let it end by itself."""
+def run_and_end(ranks: Ranks, running: Path) -> Path:
+    """A healthy job: dumps in mid-run, moments apart, then let it end by itself; the dumps."""
     wait_until(lambda: min(beats(ranks)) > 60, ranks, "training")
-    take_dumps(ranks, running)
+    for attempt in range(6):
+        into = running / str(attempt)
+        evidence.folders(into)
+        take_dumps(ranks, into)
+        if evidence.oldest_pending_s(into / "dumps") < QUIET_S / 2:
+            break  # else this machine stood still for a moment, and so did the job
     (ranks.folder / "stop").touch()
     wait_until(lambda: all(p.poll() is not None for p in ranks.processes), ranks, "its end")
+    return into / "dumps"
 
 
 def launched(case: Case, folder: Path) -> tuple[int, Path]:
