@@ -28,7 +28,10 @@ def jobs(text: str, utc_offset_s: int) -> tuple[Job, ...]:
     found = [_job(record, utc_offset_s) for record in records(_without_steps(text), "JobId=")]
     if not found:
         raise ValueError("expected records that begin with JobId=")
-    return tuple(_with_steps(job, steps(text, utc_offset_s)) for job in found)
+    of_job: dict[str, list[Step]] = {}
+    for step in steps(text, utc_offset_s):
+        of_job.setdefault(step.id.partition(".")[0], []).append(step)
+    return tuple(_with_steps(job, of_job) for job in found)
 
 
 def steps(text: str, utc_offset_s: int) -> tuple[Step, ...]:
@@ -137,6 +140,7 @@ def _step(record: str, utc_offset_s: int) -> Step:
     )
 
 
-def _with_steps(job: Job, found: tuple[Step, ...]) -> Job:
-    own = tuple(step for step in found if step.id.partition(".")[0] in (job.id, job.raw_id))
+def _with_steps(job: Job, of_job: dict[str, list[Step]]) -> Job:
+    ids = dict.fromkeys((job.id, job.raw_id))
+    own = tuple(step for name in ids for step in of_job.get(name or "", ()))
     return replace(job, steps=own) if own else job
