@@ -69,6 +69,7 @@ def test_a_gpu_that_died_and_whose_ring_is_empty_never_turns_a_peer_into_the_cul
     for at in (20, 60, 100):
         wait = of(job(Shape(), "gpu", rank, at), emptied=(rank,))
         assert set(blamed(wait)) <= {rank}
+        assert f"the ring of rank {rank} is empty: look there first" in wait.confidence_notes
 
 
 @given(st.data())

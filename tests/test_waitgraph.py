@@ -461,3 +461,26 @@ def test_a_dump_that_is_missing_never_makes_an_innocent_guilty(hung, data):
         assert culprit in wait.unobserved
     else:
         assert blamed(wait) == [culprit] or wait.state in ("tie", "unobserved")
+
+
+# -- sends and receives that meet and do not fit ---------------------------------------------------
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_send_and_its_recv_of_another_size_are_a_tie_of_the_two(batched):
+    job = pipeline(4, 2, batched=batched)
+    pipe = job.groups[1]
+    for rank, kind, peer, size in ((2, "send", 3, 1024), (3, "recv", 2, 512)):
+        post = job.recorders[rank]
+        if rank == 3:  # it waits in this recv already: in its place one of another size
+            waiting = [c for c in post.ring if c.entry["state"] != "completed" and not c.done]
+            for call in [c for c in waiting if c.entry["is_p2p"]]:
+                for key in ("input_sizes", "output_sizes"):
+                    call.entry[key] = [[size]] if call.entry[key] else []
+        elif batched:
+            post.batch_p2p(pipe, [(kind, peer, [size])], at_ns=2 * 10**18)
+        else:
+            post.p2p(pipe, kind, peer, [size], at_ns=2 * 10**18)
+    wait = of(job)
+    assert (wait.state, wait.mismatch, wait.roots) == ("tie", "sizes", ())
+    assert wait.sides == (("send 2->3 [1024]", (2,)), ("recv 3<-2 [512]", (3,)))

@@ -249,7 +249,7 @@ def _doing(scene: Scene, node: Node, why: str) -> str:
 def difference(scene: Scene, node: Node) -> str:
     """In what the sides at this place differ."""
     ops = [op for _, op, _ in sides(scene, node)]
-    if len({o.op for o in ops}) > 1:
+    if len({o.op for o in ops}) > 1 and not node.crossed:
         return "operation"
     return "dtypes" if len({o.dtypes for o in ops}) > 1 and _same_sizes(ops) else "sizes"
 
@@ -260,6 +260,8 @@ def _same_sizes(ops: list[Collective]) -> bool:
 
 def sides(scene: Scene, node: Node) -> list[tuple[str, Collective, tuple[int, ...]]]:
     """Each operation posted at this place of the group with its ranks, most ranks first."""
+    if node.crossed:
+        return [(show(op), op, (rank,)) for rank, op in sorted(node.crossed, key=lambda c: c[0])]
     found: dict[Signature, tuple[Collective, list[int]]] = {}
     for rank in scene.groups[node.group].ranks:
         standing = scene.standings.get(rank)

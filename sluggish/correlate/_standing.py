@@ -56,6 +56,8 @@ class Node:
     tied: bool = False
     mirror: set[int] = field(default_factory=set)
     """Ranks that posted another signature in its place."""
+    crossed: tuple[tuple[int, Collective], ...] = ()
+    """Point-to-point: two halves that met and differ in size or dtype, each with its rank."""
 
 
 @dataclass(slots=True)
@@ -137,6 +139,7 @@ def build(
         guessed=guessed,
     )
     _note_wrapped(scene)
+    _note_empty(scene)
     return scene
 
 
@@ -255,6 +258,18 @@ def _place_by_status(standing: Standing, mixed: set[int]) -> tuple[int, Collecti
         return None
     number, completed = open_[0]
     return number, Collective(seq=max(completed, 0) + 1, op=UNKNOWN)
+
+
+def _note_empty(scene: Scene) -> None:
+    """A few empty rings among full ones: those ranks' groups were reset, or posted nothing."""
+    empty = [s.rank for s in scene.standings.values() if not any(r.entries for r in s.records)]
+    if empty and 2 * len(empty) < len(scene.standings):
+        who = ", ".join(str(rank) for rank in empty[:8]) + (" ..." if len(empty) > 8 else "")
+        scene.notes.append(f"the ring of {_ranks(empty)} {who} is empty: look there first")
+
+
+def _ranks(ranks: list[int]) -> str:
+    return "rank" if len(ranks) == 1 else "ranks"
 
 
 def _note_wrapped(scene: Scene) -> None:

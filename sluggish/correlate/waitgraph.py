@@ -22,6 +22,7 @@ from sluggish.correlate._from_logs import from_logs
 from sluggish.correlate._from_ras import from_ras
 from sluggish.correlate._gloo import from_gloo
 from sluggish.correlate._one_job import one_job
+from sluggish.correlate._p2p import mirror, wait_on_peers
 from sluggish.correlate._standing import (
     UNKNOWN,
     Node,
@@ -38,7 +39,7 @@ from sluggish.facts.host import Stack
 from sluggish.facts.log import LogSign
 from sluggish.facts.store import Facts
 
-__all__ = ["label", "one_job", "show", "wait_for", "who_waits"]
+__all__ = ["label", "mirror", "one_job", "show", "wait_for", "who_waits"]
 
 MOVING_S = 1.0
 """Younger when the dump was written: the job may simply be running. A file's time lags behind the
@@ -128,7 +129,7 @@ def _find_waits(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
     by_group: dict[int, list[Node]] = defaultdict(list)
     for node in nodes.values():
         if node.op.peer is not None:
-            _wait_on_peers(scene, node)
+            wait_on_peers(scene, node)
         else:
             by_group[node.group].append(node)
     for number, here in sorted(by_group.items()):
@@ -173,48 +174,6 @@ def _posted(standing: Standing, head: GroupHead, seq: int) -> bool:
     if head.last_enqueued is None:  # the group has left the ring long ago
         return False
     return head.last_enqueued >= seq
-
-
-def _wait_on_peers(scene: Scene, node: Node) -> None:
-    """Each send waits for its recv and the other way round, pair by pair."""
-    (rank,) = node.joined
-    for op in scene.standings[rank].batch:
-        peer = op.peer
-        if peer is None or peer == rank:
-            continue
-        standing = scene.standings.get(peer)
-        if standing is None:
-            node.unseen.add(peer)
-        elif not _mirrored(standing, node.group, op):
-            node.waits.add(peer)
-
-
-def _mirrored(peer: Standing, number: int, op: Collective) -> bool:
-    """Whether the peer posted the other half and is not held up before it."""
-    head = peer.heads.get(number)
-    if head is None:
-        return False
-    text = mirror(op.op)
-    pending = [p for p in head.pending if p.op == text]
-    counted = dict(head.posted).get(text)
-    if op.nth is not None and (counted is not None or head.posted):
-        if (counted or 0) < op.nth:
-            return False
-        mine = next((p for p in pending if p.nth == op.nth), None)
-    else:  # the ring has wrapped: halves meet in order, so the oldest pending one is the other half
-        mine = pending[0] if pending else None
-        if mine is None:
-            return False
-    return mine is None or peer.at is None or mine in peer.batch
-
-
-def mirror(text: str) -> str:
-    """`send 1->2` <-> `recv 2<-1` (group ranks)."""
-    if text.startswith("send "):
-        a, _, b = text[5:].partition("->")
-        return f"recv {b}<-{a}"
-    a, _, b = text[5:].partition("<-")
-    return f"send {b}->{a}"
 
 
 def _drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
