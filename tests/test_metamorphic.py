@@ -22,6 +22,7 @@ from sluggish.evidence.open import load
 from sluggish.probes import PROBES
 from sluggish.rules import RULES
 from sluggish.verdict.model import Diagnosis
+from sluggish.verdict.tree import TREE
 
 Tell = Callable[[str], Bundle]
 SEVERAL = (
@@ -398,6 +399,7 @@ CARRIES = {
     "CFG-GID": "hca_gid",
     "CFG-HCASET": "hca_set",
     "CFG-IFACE": "nccl_init_hang",
+    "CFG-LAUNCH": "duplicate_gpu",
     "CFG-LIMITS": "shm_full",
     "CFG-NCCLBUG": "library_bug",
     "CFG-P2P": "p2p_acs",
@@ -408,16 +410,23 @@ CARRIES = {
     "APP-SIGNAL": "dead_rank_segfault",
     "DATA-IMPORT": "import_storm",
     "DATA-LOADER": "loader_lock",
+    "DATA-STEPS": "data_steps",
     "DATA-STORAGE": "loader_nfs",
     "GPU-APP-XID": "app_xid",
+    "GPU-FABRIC": "fabric_not_up",
     "GPU-LOST": "gpu_vanished",
     "GPU-CUDA": "remap_denied",
     "GPU-MISSING": "missing_denied",
+    "GPU-RECOVERY": "nvlink_denied",
     "GPU-REMAP": "remap_denied",
+    "GPU-STUCK": "gsp_denied",
     "GPU-SXID": "nvswitch",
     "GPU-XID": "xid79",
+    "HANG-SPLIT": "unprepared",
+    "IB-COUNTERS": "link_errors",
     "IB-FATAL": "hca_dead",
     "IB-FLAP": "link_flap",
+    "IB-NCCL": "peer_unreachable",
     "IB-PORT": "ib_port_down",
     "IB-RATE": "link_degraded",
     "IB-SM": "subnet_manager_gone",
@@ -425,8 +434,10 @@ CARRIES = {
     "MEM-CUDA": "cuda_oom",
     "MEM-GROWTH": "memory_growth",
     "MEM-OOM": "cgroup_oom",
+    "MEM-STEP": "step_oom",
     "NODE-DOWN": "node_failed",
     "NODE-REBOOT": "node_rebooted",
+    "PROC-GONE": "vanished_rank",
     "PROG-CKPT": "rank0_checkpoint",
     "PROG-EVAL": "evaluation",
     "PROG-INIT": "first_step_compile",
@@ -435,14 +446,39 @@ CARRIES = {
     "SLOW-GPU": "slow_gpu",
     "SLOW-HOST": "slow_host",
     "SLOW-LINK": "slow_link",
+    "SLOW-RANK": "late_rank",
     "START-RENDEZVOUS": "rendezvous_63_of_64",
+    "SYNC-CYCLE": "mesh_inversion",
     "SYNC-MISSING": "seed_cpu_barrier",
     "SYNC-OP": "seed",
     "SYNC-SIZE": "size_mismatch",
     "SYNC-STALL": "comm_wedged",
     "SYNC-TIE": "tie",
+    "SYNC-UNSEEN": "unseen",
 }
 """Rule -> a story whose verdict rests on it."""
+SUPPORT = {
+    "DATA-CKPT": "the mount that hangs is named first",
+    "GPU-ECC": "weak without the kernel's or CUDA's line, and those say more",
+    "GPU-ECHO": "context by nature",
+    "HANG-PARKED": "says that it hangs, as HANG-SPLIT does",
+    "HANG-SPIN": "says that it hangs, as HANG-SPLIT does",
+    "IB-ASYNC": "a port's own state and the peers' vote say the same",
+    "IB-QUIET": "context by nature",
+    "NODE-SILENT": "a node that does not answer is never a cause by itself",
+    "PROC-ODD": "a hint",
+    "PROC-STACK": "a hint",
+    "SYNC-DEVICE": "unknown: where it hangs, not why",
+    "SYNC-RAS": "context by nature",
+    "SYNC-WATCHDOG": "says that it hangs; the lines themselves go into the graph",
+}
+"""Rules that the tree listens to and on which no verdict rests alone, and why."""
+
+
+def test_every_rule_of_the_tree_carries_a_story_or_only_supports() -> None:
+    listened = {rule for question in TREE for rule in question.listens}
+    assert not set(CARRIES) & set(SUPPORT)
+    assert listened == set(CARRIES) | set(SUPPORT)
 
 
 @pytest.mark.parametrize("rule_id", CARRIES)

@@ -167,9 +167,12 @@ class Recorder:
             self._issue(group, name, [size], [size], at_ns, "BFloat16", (), p2p=True).inner = True
         return self._issue(group, "coalesced", [], [], at_ns, None, (), p2p=True)
 
-    def complete(self, call: Call, *, at_ns: int, failed: bool = False) -> None:
-        """The watchdog notices at `at_ns` that the call is over; `failed` is Gloo's defect: an
-        operation that ended in an exception is retired and counted as well."""
+    def complete(
+        self, call: Call, *, at_ns: int, failed: bool = False, ran_ns: int | None = None
+    ) -> None:
+        """The watchdog notices at `at_ns` that the call is over; its kernel had run for `ran_ns`.
+        `failed` is Gloo's defect: an operation that ended in an exception is retired and counted
+        as well."""
         if failed and self.backend != "gloo":
             raise ValueError("only gloo retires a failed operation")
         e, created = call.entry, call.entry["time_created_ns"]
@@ -179,7 +182,8 @@ class Recorder:
             e["time_discovered_completed_ns"] = at_ns
             if self.timing:
                 e["time_discovered_started_ns"] = min(created + 100_000, at_ns)
-                e["duration_ms"] = round((at_ns - created) / 1e6, 3)
+                ran = at_ns - created if ran_ns is None else ran_ns
+                e["duration_ms"] = round(ran / 1e6, 3)
         status = self.status[call.group]
         status[2] = call.seq
         if self.timing:

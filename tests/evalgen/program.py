@@ -6,7 +6,7 @@ the same operation and sizes and nothing below it is broken; until then its memb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -219,7 +219,7 @@ def _drain(
 def _over(
     lane: _Lane,
     lanes: dict[int, _Lane],
-    keys: Iterable[Any],
+    keys: Sequence[Any],
     op: Op,
     joins: dict[Any, dict[int, tuple[Op, float]]],
     broken: dict[int, float],
@@ -246,7 +246,8 @@ def _over(
     noticed = int((done + 0.03) * 1e6) * 1000 + int(lane.rank.node.offset_s * 1e9)
     assert call is not None
     assert lane.rank.recorder is not None
-    lane.rank.recorder.complete(call, at_ns=noticed)
+    begun = joins[keys[0]].get(lane.rank.rank, (op, done))[1]
+    lane.rank.recorder.complete(call, at_ns=noticed, ran_ns=int((done - begun) * 1e9))
     return True
 
 

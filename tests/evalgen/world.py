@@ -83,6 +83,7 @@ class Gpu:
     listed: bool = True
     """Whether nvidia-smi still lists it."""
     recovery: str = "None"
+    fabric: tuple[str, str] = ("Completed", "Success")
     volatile_uncorrectable: int = 0
     aggregate_uncorrectable: int = 0
     aggregate_correctable: int = 0

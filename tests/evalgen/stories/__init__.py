@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from . import desync, ends, hardware, host, links, noise, others, quiet, settings, startup
+from . import (
+    bare,
+    desync,
+    ends,
+    hardware,
+    host,
+    links,
+    noise,
+    others,
+    quiet,
+    settings,
+    startup,
+)
 from .common import Expected, Story
 
+_MODULES = (
+    desync, hardware, links, host, ends, startup, settings, others, bare, quiet, noise,
+)  # fmt: skip
 STORIES: dict[str, Story] = {
-    story.__name__: story
-    for module in (
-        desync,
-        hardware,
-        links,
-        host,
-        ends,
-        startup,
-        settings,
-        others,
-        quiet,
-        noise,
-    )
-    for story in module.STORIES
+    story.__name__: story for module in _MODULES for story in module.STORIES
 }
 
 __all__ = ["STORIES", "Expected", "Story"]

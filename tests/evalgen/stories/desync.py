@@ -49,7 +49,7 @@ def _seed_world(name: str, nodes: tuple[str, str] = ("gpu-07", "gpu-08"), **more
     return build(name, **fields)  # type: ignore[arg-type]
 
 
-def _accumulating(g: Group, windows: int, *, launched: bool) -> tuple[list[Op], list[Op]]:
+def accumulating(g: Group, windows: int, *, launched: bool) -> tuple[list[Op], list[Op]]:
     """(everybody's program, the odd rank's): the odd one has one micro-step of the last window."""
     whole = [op for _ in range(windows) for m in fsdp_accumulate(g) for op in m]
     last = fsdp_accumulate(g)
@@ -62,7 +62,7 @@ def _same_seq(name: str, *, launched: bool, told: str, **more: object) -> tuple[
     world = _seed_world(name, **more)
     g = everybody(world)
     comms_of(world, [g])
-    usual, odd = _accumulating(g, 4, launched=launched)
+    usual, odd = accumulating(g, 4, launched=launched)
     programs = {r.rank: odd if r.rank == 3 else usual for r in world.ranks}
     stall(world, programs, (g,), ago=737, warm_s=4 * 8 * world.step_s + 2, **ring(64))
     tell_start(world)
@@ -210,6 +210,34 @@ def order_inversion() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def mesh_inversion() -> tuple[World, Expected]:
+    world = build(
+        "mesh_inversion", seed=2, model="H200", nodes=["mi-1", "mi-2"], gpus=2, job_id="220914",
+        job_name="tp2-dp2", taken_at=epoch("2026-09-30T20:15:40Z"), age_s=5400, step_s=0.8,
+        step_at_stall=5110, timeout_s=1800, env={"NCCL_DEBUG": "WARN"},
+    )  # fmt: skip
+    groups = mesh((2, 2), ("dp", "tp"))
+    comms_of(world, groups[1:])
+    warm = 70
+    programs = {}
+    for r in world.ranks:
+        mine = {g.desc: g for g in groups if r.rank in g.ranks}
+        tp = [all_reduce(mine["tp"], 4_194_304), sync()]
+        dp = [all_reduce(mine["dp"], 2_097_152), sync()]
+        last = [*dp, *tp] if r.rank in (0, 3) else [*tp, *dp]
+        programs[r.rank] = [compute(0.4), *tp, *dp] * warm + [compute(0.4), *last]
+    stall(world, programs, groups, ago=540, warm_s=warm * 0.44, **ring())
+    tell_start(world, nccl=False)
+    return world, Expected(
+        cause="rank_desync", subtype="order_inversion",
+        culprits=[culprit(r) for r in world.ranks],
+        told="Rows and columns of a 2 x 2 mesh: on a branch that data decides, ranks 0 and 3 "
+        "reduce over the columns first, 1 and 2 over the rows. 0 waits for 2, 2 for 3, 3 for 1 "
+        "and 1 for 0.",
+        must_not=["gpu_fault", "ib_fault", "data_stall", "progressing"],
+    )  # fmt: skip
+
+
 def size_mismatch() -> tuple[World, Expected]:
     world = build(
         "size_mismatch", seed=2, model="H100", nodes=["cn-0412", "cn-0413"], job_id="88120",
@@ -338,5 +366,5 @@ def tie() -> tuple[World, Expected]:
 
 STORIES = (
     seed, seed_spin, seed_allgather, seed_own_group, seed_cpu_barrier, order_inversion,
-    size_mismatch, mesh_cascade, pipeline_stall, tie,
+    mesh_inversion, size_mismatch, mesh_cascade, pipeline_stall, tie,
 )  # fmt: skip

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ..clock import epoch, slurm
-from ..program import ddp, fsdp, run, stop
+from ..program import barrier, ddp, fsdp, run, stop, sync
 from ..render import joblog
 from ..world import World, build
 from .common import (
+    GPU,
     Expected,
     comms_of,
     culprit,
@@ -154,4 +155,102 @@ def cancelled() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-STORIES = (memory_growth, slow_host, shutdown_hang, requeued, cancelled)
+def late_rank() -> tuple[World, Expected]:
+    world = _world("late_rank", nodes=["la-1", "la-2"], job_id="1771", step_s=1.9,
+                   taken_at=epoch("2026-05-20T09:09:00Z"), steps_total=30000)  # fmt: skip
+    g = everybody(world)
+    comms_of(world, [g])
+    rank = world.ranks[6]
+    usual = [op for _ in range(40) for op in ddp(g)]
+    slow = [op for _ in range(40) for op in ddp(g, step_s=1.9)]
+    run(world, {r.rank: slow if r is rank else usual for r in world.ranks}, (g,),
+        starts_at=world.taken_at - 30 * 1.95, **ring(), timing=True)  # fmt: skip
+    world.env |= {"TORCH_NCCL_ENABLE_TIMING": "1", "TORCH_FR_BUFFER_SIZE": "128"}
+    main_stacks(world)
+    for r in world.ranks:
+        r.gpu.activity, r.gpu.power_w = "work", 388.0
+    tell_start(world, nccl=False)
+    return world, Expected(
+        cause="straggler", subtype="late_rank", culprits=[culprit(rank)], phase="steady",
+        told="Rank 6 gets the longest samples of every batch: its GPU is as fast as the others and "
+        "has more to do; it comes last to every all-reduce.",
+        must_not=[*_SOUND, "rank_desync", "data_stall", "app_crash"],
+    )  # fmt: skip
+
+
+def checkpoint_stuck() -> tuple[World, Expected]:
+    world = _world("checkpoint_stuck", nodes=["ck-1", "ck-2"], job_id="8642", step_at_stall=10000,
+                   taken_at=epoch("2026-11-15T20:30:00Z"))  # fmt: skip
+    g = everybody(world)
+    comms_of(world, [g])
+    steps = [op for _ in range(14) for op in fsdp(g)]
+    usual, odd = [*steps, barrier(g), sync()], [*steps, stop("torch.save")]
+    stall(world, {r.rank: usual if r.rank else odd for r in world.ranks}, (g,), ago=1500,
+          warm_s=14 * world.step_s, **ring())  # fmt: skip
+    zero = world.ranks[0]
+    zero.state, zero.wchan, zero.cpu_cores = "D", "cl_sync_io_wait", 0.0
+    zero.write_rate = zero.read_rate = 0
+    zero.open_file = "/lustre/alice/ckpt/step_10000/model.pt.tmp"
+    zero.stack = [
+        ("_save", "/opt/venv/lib/python3.11/site-packages/torch/serialization.py", 1242),
+        ("save", "/opt/venv/lib/python3.11/site-packages/torch/serialization.py", 967),
+        ("write", "/opt/train/checkpoint.py", 71), ("save_epoch", "/opt/train/checkpoint.py", 90),
+        ("train_epoch", "/opt/train/train.py", 301), ("main", "/opt/train/train.py", 402),
+        ("<module>", "/opt/train/train.py", 431),
+    ]  # fmt: skip
+    tell_start(world, nccl=False)
+    assert world.stalled_at is not None
+    joblog.info(world, world.stalled_at + 0.2, "saving checkpoint /lustre/alice/ckpt/step_10000")
+    return world, Expected(
+        cause="data_stall", subtype="checkpoint", also=[("data_stall", "storage")],
+        culprits=[culprit(zero)], phase="checkpoint",
+        told="An object server of Lustre hangs while rank 0 writes the checkpoint: not a byte for "
+        "25 minutes, the other 15 wait in the barrier.",
+        must_not=[*_SOUND, "rank_desync", "app_crash", "progressing"],
+    )  # fmt: skip
+
+
+def step_oom() -> tuple[World, Expected]:
+    world = _world("step_oom", nodes=["so-1", "so-2"], job_id="46", state="OUT_OF_MEMORY",
+                   exit_code="0:125", reason="OutOfMemory",
+                   taken_at=epoch("2026-08-14T14:14:00Z"))  # fmt: skip
+    joblog.start(world)
+    t = world.taken_at - 500
+    joblog.progress(world, t - 2)
+    node = world.nodes[1]
+    step = f"{world.job_id}.0"
+    world.say(t, f"slurmstepd: error: Detected 1 oom_kill event in StepId={step}. Some of the "
+              "step tasks have been OOM Killed.")  # fmt: skip
+    world.say(t + 0.2, f"srun: error: {node.name}: task 12: Out Of Memory")
+    joblog.cancelled(world, t + 2)
+    all_gone(world, t + 6)
+    for n in world.nodes:
+        world.missing[n.name, "kernel_log"] = "denied"
+    return world, Expected(
+        cause="memory", subtype="cgroup_oom", culprits=[culprit(world.ranks[12], GPU)],
+        told="Rank 12 grew past the job's memory limit; kernel logs are for root only, Slurm and "
+        "srun have it.",
+        must_not=[*_SOUND, "rank_desync", "data_stall", "progressing"],
+    )  # fmt: skip
+
+
+def failed_mute() -> tuple[World, Expected]:
+    world = _world("failed_mute", nodes=["fm-1", "fm-2"], job_id="13", state="FAILED", age_s=4000,
+                   reason="NonZeroExitCode", exit_code="1:0", step_at_stall=1500,
+                   taken_at=epoch("2026-10-13T13:13:00Z"))  # fmt: skip
+    joblog.start(world)
+    t = world.taken_at - 600
+    joblog.progress(world, t - 4)
+    all_gone(world, t)
+    return world, Expected(
+        cause="not_running", subtype="failed",
+        told="A wrapper swallowed the program's last words: the batch script ended with 1, the log "
+        "ends in the middle of training.",
+        also=[("app_crash", "exit")], must_not=[*_SOUND, "rank_desync", "progressing"],
+    )  # fmt: skip
+
+
+STORIES = (
+    failed_mute, memory_growth, slow_host, shutdown_hang, requeued, cancelled, late_rank,
+    checkpoint_stuck, step_oom,
+)  # fmt: skip

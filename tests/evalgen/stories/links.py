@@ -88,4 +88,56 @@ def link_degraded() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-STORIES = (nvswitch, link_flap, link_degraded)
+def peer_unreachable() -> tuple[World, Expected]:
+    world = _world("peer_unreachable", nodes=["pu-1", "pu-2", "pu-3", "pu-4"], job_id="20202",
+                   taken_at=epoch("2026-04-27T16:26:00Z"))  # fmt: skip
+    t = train(world, ago=560, broken=(18,), entries=48)
+    node = world.nodes[2]
+    tell_start(world, nccl=False)
+    joblog.nccl_init(world, world.comms, ranks={r.rank for r in world.ranks if r.local == 2})
+    for k, r in enumerate((2, 10, 26)):
+        joblog.completion_error(world, t + 38 + k, world.ranks[r], node, "mlx5_2", 41200 + k)
+    return world, Expected(
+        cause="ib_fault", subtype="unreachable_peer", culprits=[culprit(
+            world.ranks[18], (*RAIL, "hca"), hca="mlx5_2")],
+        told="The receive side of the cable at mlx5_2 of the third node loses packets; both ports "
+        "stay Active. Three peers give up towards that node, it says nothing itself.",
+        must_not=[*_NEVER, "gpu_fault", "node_down"],
+    )  # fmt: skip
+
+
+def link_errors() -> tuple[World, Expected]:
+    world = _world("link_errors", nodes=["le-1", "le-2", "le-3"], job_id="515",
+                   taken_at=epoch("2026-12-09T04:44:00Z"), env={})  # fmt: skip
+    train(world, ago=400, broken=(7,))
+    node = world.nodes[0]
+    port = node.ports[7]
+    port.lifetime |= {"symbol_error": 3312, "link_error_recovery": 11}
+    port.moved |= {"local_link_integrity_errors": 4, "symbol_error": 812, "link_downed": 1}
+    tell_start(world, nccl=False)
+    return world, Expected(
+        cause="ib_fault", subtype="port_error", culprits=[culprit(world.ranks[7], RAIL,
+                                                                  hca="mlx5_7")],
+        told="A cable of mlx5_7 on the first node is pinched: its link falls and comes back every "
+        "few seconds, Active whenever somebody looks; its counters run. NCCL_DEBUG is unset.",
+        must_not=[*_NEVER, "gpu_fault", "node_down"],
+    )  # fmt: skip
+
+
+def fabric_not_up() -> tuple[World, Expected]:
+    world = _world("fabric_not_up", model="B200", nodes=["fb-1", "fb-2"], job_id="7373",
+                   taken_at=epoch("2026-01-09T18:18:00Z"), driver="570.172.08")  # fmt: skip
+    train(world, ago=450, broken=(5,))
+    rank = world.ranks[5]
+    rank.gpu.fabric = ("Completed", "Insufficient Resources")
+    world.missing[rank.node.name, "kernel_log"] = "denied"
+    tell_start(world)
+    return world, Expected(
+        cause="gpu_fault", subtype="nvlink", culprits=[culprit(rank)],
+        told="GPU 5 of the first node has lost its registration in the NVLink fabric; its kernel "
+        "log is denied, all that shows is the fabric status in nvidia-smi.",
+        must_not=[*_NEVER, "ib_fault"], also=[("unknown", "all_joined")],
+    )  # fmt: skip
+
+
+STORIES = (nvswitch, link_flap, link_degraded, peer_unreachable, link_errors, fabric_not_up)

@@ -45,6 +45,17 @@ def _denied(number: int, probe: str = "kernel_log") -> Change:
     return change
 
 
+def _in_driver(number: int) -> Change:
+    """The rank's process hangs on a lock of the driver, and that is seen."""
+
+    def change(world: World) -> None:
+        rank = world.ranks[number]
+        rank.wchan = "os_acquire_rwlock_write"
+        world.missing[rank.node.name, "kernel_log"] = "denied"
+
+    return change
+
+
 def _hung_smi(number: int) -> Change:
     """The tool itself hangs (a driver that was up for 66 days does it), the GPUs are sound."""
 
@@ -93,9 +104,17 @@ STORIES = (
            _denied(0)),
     _again("remap_denied", others.remap_failed, "Nobody may read the kernel log of its node: only "
            "nvidia-smi tells.", _denied(1)),
-    _again("missing_denied", others.gpu_vanished, "Nobody may read the kernel log of its node: one "
-           "GPU fewer than its peers have is all that shows, and where its rank hangs.", _denied(0),
+    _again("missing_denied", hardware.xid79, "Nobody may read the kernel log of its node: one GPU "
+           "does not answer nvidia-smi.", _denied(1), subtype="missing"),
+    _again("vanished_denied", others.gpu_vanished, "Nobody may read the kernel log of its node: "
+           "one GPU fewer than its peers have is all that shows, and where its rank hangs.",
+           _denied(0),
            hide=GPU),
+    _again("gsp_denied", hardware.gsp_119, "Nobody may read the kernel log of its node: nvidia-smi "
+           "that never returns and a process in the driver are all that shows.", _in_driver(2),
+           hide=GPU, subtype="driver_stuck", drains=[]),
+    _again("nvlink_denied", hardware.nvlink_burst, "Nobody may read the kernel log of its node: "
+           "nvidia-smi asks for a reset of the GPU.", _denied(1), subtype="xid"),
     _again("loader_hung_smi", host.loader_nfs, "nvidia-smi hangs on the node that is sound.",
            _hung_smi(1)),
     _again("seed_no_dump", desync.seed, "Rank 12, one of the victims, left no dump.", _no_dump(12)),

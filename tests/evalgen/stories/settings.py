@@ -235,4 +235,30 @@ def first_step_compile() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-STORIES = (p2p_acs, library_bug, timeout_short, hca_gid, socket_fallback, first_step_compile)
+def duplicate_gpu() -> tuple[World, Expected]:
+    world = _world(
+        "duplicate_gpu", nodes=["dg-1", "dg-2"], job_id="66", age_s=120, state="FAILED",
+        taken_at=epoch("2026-07-27T07:27:00Z"), reason="NonZeroExitCode", exit_code="1:0",
+        env={"NCCL_DEBUG": "WARN"},
+    )  # fmt: skip
+    comms_of(world, [everybody(world)])
+    joblog.start(world)
+    t = world.job_started + 24
+    bus = world.ranks[0].gpu.pci[5:].replace(":", "").replace(".", "").lstrip("0")
+    for r in range(8):
+        other = 1 if r == 0 else 0
+        joblog.warn(world, t + 0.01 * r, world.ranks[r], "init.cc:1055", "Duplicate GPU detected : "
+                    f"rank {r} and rank {other} both on CUDA device {bus}")  # fmt: skip
+    _dies_at_start(world, t + 0.4, "invalid usage (run with NCCL_DEBUG=WARN for details)",
+                   range(8))  # fmt: skip
+    return world, Expected(
+        cause="config", subtype="launch",
+        told="The launch script never calls set_device: all eight ranks of a node open GPU 0.",
+        must_not=[*_SOUND, "rank_desync", "data_stall"],
+    )  # fmt: skip
+
+
+STORIES = (
+    duplicate_gpu, p2p_acs, library_bug, timeout_short, hca_gid, socket_fallback,
+    first_step_compile,
+)  # fmt: skip

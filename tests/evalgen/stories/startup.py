@@ -165,4 +165,23 @@ def nccl_init_hang() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-STORIES = (rendezvous_63_of_64, image_import, import_storm, nccl_init_hang)
+def start_up_mute() -> tuple[World, Expected]:
+    world = _young(
+        "start_up_mute", ["sm-1", "sm-2"], job_id="1441", age_s=1560, ras=False,
+        taken_at=epoch("2026-06-06T06:06:00Z"),
+    )  # fmt: skip
+    joblog.start(world)
+    for r in world.ranks:
+        _hello(world, r, world.job_started + 12 + r.rank * 0.02)
+        r.gpu.activity, r.gpu.pid, r.gpu.memory_mib = "context", r.pid, 1210
+        r.state, r.wchan, r.cpu_cores, r.rss_gib = "R", "0", 1.0, 6.2
+    world.without |= {"stacks"}
+    return world, Expected(
+        cause="unknown", subtype="start_up_hang",
+        told="Every rank has said hello 25 minutes ago and sits in its first communicator; "
+        "NCCL_DEBUG is unset, NCCL is too old for RAS, nobody took stacks.",
+        must_not=["gpu_fault", "ib_fault", "rank_desync", "progressing", "node_down"],
+    )  # fmt: skip
+
+
+STORIES = (rendezvous_63_of_64, image_import, import_storm, nccl_init_hang, start_up_mute)
