@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from evalgen import flight_recorder as written
 from fr_scenes import Job, fsdp, pipeline, tp_dp
 
 from sluggish.correlate.late import late_ranks
@@ -474,3 +475,24 @@ def test_roles_of_groups_by_their_names(name, role):
 def test_group_without_members_is_told_by_its_users():
     head = GroupHead(rank=0, group=Group(name="1", ranks=()))
     assert ranks_answer(store(head)).groups[0].size == 1
+
+
+def test_with_timing_on_a_rank_is_late_by_its_kernel_and_not_by_its_cpu():
+    """The CPU enqueues a whole step ahead: only the kernels' own times show who comes last."""
+
+    def judge(timing: bool):
+        group = written.Group(name="0", desc="default_pg", ranks=tuple(range(4)))
+        facts = Facts()
+        for rank in range(4):
+            r = written.Recorder(rank=rank, groups=(group,), timing=timing)
+            for k in range(1, 9):
+                call = r.collective(group, "all_reduce", [[8]], [[8]], at_ns=k * 10**9)
+                ran = 4_000_000 if rank == 2 else 700_000_000
+                r.complete(call, at_ns=k * 10**9 + 900_000_000, ran_ns=ran)
+            origin = Origin(rank=rank, path=f"nccl_trace_rank_{rank}")
+            for fact in flight_recorder.parse(written.pickled(r.dump()), origin):
+                facts.add(fact)
+        return late_ranks(facts.all(GroupHead))
+
+    assert [row[0] for row in judge(timing=True)] == [2]
+    assert judge(timing=False) == ()

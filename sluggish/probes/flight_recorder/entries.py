@@ -293,8 +293,11 @@ def _peer(name: str, ranks: tuple[int, ...]) -> int | None:
 def _arrivals(many: list[Entry]) -> tuple[int, ...]:
     flat: list[int] = []
     for e in many:
-        done = e.get("time_discovered_completed_ns") or 0
-        flat += (int(e["collective_seq_id"]), int(e["time_created_ns"]), int(done))
+        done = int(e.get("time_discovered_completed_ns") or 0)
+        begun, ran = int(e["time_created_ns"]), e.get("duration_ms")
+        if done and isinstance(ran, int | float) and 0 < ran < 1e9:
+            begun = done - int(ran * 1e6)  # with timing on: when its kernel began, not the CPU
+        flat += (int(e["collective_seq_id"]), begun, done)
     return tuple(flat)
 
 
