@@ -114,3 +114,11 @@ def test_renamed_nodes_rename_the_culprit() -> None:
 
 def test_no_rule_speaks_without_facts() -> None:
     assert [f for rule in fabric.RULES for f in ask(rule, Facts())] == []
+
+
+def test_two_samples_without_a_time_between_them_make_no_rate_look_higher() -> None:
+    """Mailed files may all carry one time: 300 errors are then at least five a second, not 300."""
+    given = [*counters("gpu-01", symbol_error=300), *counters("gpu-02"), *counters("gpu-03")]
+    once = [replace(c, at=given[0].at) for c in given]
+    assert len(roots(run("IB-COUNTERS", *healthy(nodes(3)), *given, names=nodes(3)))) == 1
+    assert roots(run("IB-COUNTERS", *healthy(nodes(3)), *once, names=nodes(3))) == []

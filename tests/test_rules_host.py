@@ -551,3 +551,10 @@ def test_below_the_boundary_and_when_most_nodes_shift_no_node_is_named() -> None
     assert run("SLOW-HOST", pressed("gpu-07", 39.9), pressed("gpu-08", 5.0), LOOK) == []
     assert run("SLOW-HOST", pressed("gpu-07", 80.0), pressed("gpu-08", 60.0), LOOK) == []
     assert run("SLOW-HOST", pressed("gpu-07", 80.0), LOOK) == []
+
+
+def test_slurm_s_task_is_the_rank_where_the_job_has_one_task_a_rank() -> None:
+    gone = ProcessExit(node="gpu-08", rank=None, at=None, task=12, oom=True, source="srun")
+    for tasks, rank in ((16, 12), (2, None)):
+        (found,) = run("MEM-STEP", gone, Job(id="48213", num_tasks=tasks), LOOK)
+        assert [(s.rank, s.node) for s in found.spots] == [(rank, "gpu-08")]

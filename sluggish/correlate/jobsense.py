@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from sluggish.facts.derived import Look
 from sluggish.facts.host import RankProcess
-from sluggish.facts.log import NcclInit
+from sluggish.facts.log import NcclInit, ProcessExit
 from sluggish.hostlist import fold
 from sluggish.job import Job
 
@@ -26,6 +26,14 @@ def rank_of_pid(processes: Iterable[RankProcess], inits: Iterable[NcclInit] = ()
     found: dict[Key, int] = {(i.node, i.pid): i.rank for i in inits if i.pid is not None}
     found.update({(p.node, p.pid): p.rank for p in processes if p.rank is not None})
     return found
+
+
+def rank_of_task(end: ProcessExit, jobs: Iterable[Job], look: Look | None) -> int | None:
+    """srun counts tasks: they are the ranks where the job has one task a rank."""
+    if end.rank is not None or end.task is None or look is None or look.world_size is None:
+        return end.rank
+    told = {job.num_tasks for job in jobs if job.num_tasks}
+    return end.task if told == {look.world_size} else None
 
 
 def missing_ranks(

@@ -19,6 +19,7 @@ from sluggish.rules.fabric.common import (
     subject,
 )
 
+LONGEST_LOOK_S = 60.0
 WINDOW_S = 10.0
 """Between the two samples, where they carry no time (docs/bundle-format.md)."""
 SATURATED = {
@@ -106,6 +107,8 @@ def _deltas(view: View) -> list[Delta]:
             continue
         a, b = both["a"], both["b"]
         seconds = (b.at - a.at).total_seconds() if a.at and b.at else WINDOW_S
+        if seconds < 1.0:  # mailed files of one time: a rate is then at least that of a minute
+            seconds = LONGEST_LOOK_S
         steps = {k: v - a.counters[k] for k, v in b.counters.items() if k in a.counters}
         out.append(
             Delta(
