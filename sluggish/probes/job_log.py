@@ -56,7 +56,7 @@ _STRONG = re.compile(
     rb"|\[rank\d{1,6}\]:|slurmstepd: |srun: (?:error|Job|Force|Terminating|Step)"
     rb"|torch\.distributed|torch/distributed|failed \(exitcode: |elastic\.multiprocessing"
     rb"|\*\*\*\*\* Running training|CUDA out of memory|slurm_script: line|noticed that process rank"
-    rb"|pyxis: import"
+    rb"|pyxis: import|: init_process_group\b"
     rb"|DataLoader worker \(pid|elapsed time per iteration|CUDA error: |RuntimeError: "
     rb"|terminate called after throwing an instance of|gloo/transport/"
     rb"|OutOfMemoryError|store based barrier|ncclUnhandledCudaError|ncclInternalError"
