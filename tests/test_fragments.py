@@ -277,7 +277,74 @@ STACKS: dict[str, Case] = {
     ),
 }  # fmt: skip
 
-CASES = {**KERNEL, **ENDS, **CUDA, **START, **FABRIC, **STACKS}
+
+def timed_out(rank: int, seq: int, op: str, size: int) -> str:
+    return (
+        f"[rank{rank}]:[E308 11:02:03.123456789 ProcessGroupNCCL.cpp:629] [Rank {rank}] Watchdog "
+        f"caught collective operation timeout: WorkNCCL(SeqNum={seq}, OpType={op}, NumelIn={size}, "
+        f"NumelOut={size}, Timeout(ms)=600000) ran for 600011 milliseconds before timing out."
+    )
+
+
+RAS = """\
+NCCL version 2.26.2 compiled with CUDA 12.6
+CUDA runtime version 12060, driver version 12060
+
+Job summary
+===========
+
+  Nodes  Processes         GPUs  Processes     GPUs
+(total)   per node  per process    (total)  (total)
+      2          8            1         16       16
+
+Communicators... (0.00s)
+=============
+
+Group     Comms     Nodes     Ranks     Ranks     Ranks    Status  Errors
+    #  in group  per comm  per node  per comm  in group
+    0         1         2         8        16        16   RUNNING  MISMATCH
+
+Warnings
+========
+
+#0-0 (fa93daea854b060b) MISMATCH
+  Communicator ranks have different AllReduce operation counts
+  14 ranks have launched up to operation 640
+  2 ranks have launched up to operation 641
+  Rank 12 -- GPU 4 managed by process 323032 on node 10.0.2.24
+  Rank 13 -- GPU 5 managed by process 323033 on node 10.0.2.24
+"""
+
+COLLECTIVES: dict[str, Case] = {
+    "two ranks at one number in two operations": log(
+        timed_out(0, 77, "ALLREDUCE", 1024) + "\n" + timed_out(1, 77, "BROADCAST", 1024),
+        DESYNC, says="neither side is blamed",
+    ),
+    "ranks at other numbers of groups that are not named": log(
+        "\n".join(timed_out(r, 500, "BROADCAST", 99) for r in (1, 2)) + "\n"
+        + timed_out(0, 502, "_ALLGATHER_BASE", 513),
+        UNKNOWN, DESYNC, says="all_gather [513] #502 (rank 0)",
+    ),
+    "a rank that waits and a rank whose queue is empty, posted by a person": log(
+        "[Rank N] Watchdog caught collective operation timeout:\n"
+        "  WorkNCCL(SeqNum=..., OpType=_ALLGATHER_BASE, NumelIn=17, NumelOut=68,\n"
+        "           Timeout(ms)=600000) ran for 600000+ ms before timing out.\n"
+        "[Rank 2] Last enqueued NCCL work: 936, last completed 936",
+        DESYNC, place=2,
+    ),
+    "a barrier that one rank did not reach": log(
+        "RuntimeError: Rank 5 failed to pass monitoredBarrier in 1800000 ms", DESYNC, place=5,
+    ),
+    "a watchdog that is stuck itself": log(
+        "[rank4]:[E308 18:11:06.375750231 ProcessGroupNCCL.cpp:1870] [PG ID 12 PG GUID 99 Rank 4] "
+        "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in "
+        "monitoring enqueued collectives.",
+        UNKNOWN, says="the watchdog thread itself does not move on rank 4",
+    ),
+    "one answer of RAS": file(RAS, UNKNOWN, says="2 at #641 (ranks 12-13); the lowest count"),
+}  # fmt: skip
+
+CASES = {**COLLECTIVES, **KERNEL, **ENDS, **CUDA, **START, **FABRIC, **STACKS}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -6,7 +6,7 @@ Rules: the reporters are the waiters; equal numbers compare only within one name
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from sluggish.facts.collective import (
@@ -174,11 +174,19 @@ def _of_group(told: Told, world_size: int | None, dead: dict[int, str]) -> Wait 
     if fallen:
         roots = [(r, f"dead: {dead[r]}") for r in fallen]
         return base.wait("host_stuck", text, _roots(base, roots), tuple(sorted(silent)))
-    if silent:
-        return base.wait("unobserved", text, (), tuple(sorted(silent)))
-    if world_size and whole and len(here) == world_size:
+    if world_size and whole and len(here) == world_size and not silent:
         return base.wait("all_joined", text, (), ())
-    return base.wait("unobserved", text, (), ())
+    found = base.wait("unobserved", text, (), tuple(sorted(silent)))
+    return replace(found, sides=_places(waiting)) if len(here) < len(waiting) else found
+
+
+def _places(waiting: dict[int, Report]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Operation and number with the ranks that wait there; told, never compared."""
+    found: dict[tuple[int, str], list[int]] = defaultdict(list)
+    for rank, rep in sorted(waiting.items()):
+        if rep.sign is not None:
+            found[rep.seq or 0, _text(rep.sign)].append(rank)
+    return tuple((f"{text} #{seq}", tuple(ranks)) for (seq, text), ranks in sorted(found.items()))
 
 
 def _behind(told: Told, at: int | None) -> list[int]:

@@ -99,9 +99,10 @@ _DUMP = re.compile(
     r"(?P<path>/\S{1,400})"
 )
 # [Rank 0]: Rank 2 failed to pass monitoredBarrier in 4000 ms        (also: Ranks 2, 3 failed)
+# Rank 2 failed to pass monitoredBarrier in 4000 ms                  (1.8: without the reporter)
 _BARRIER = re.compile(
-    r"\[Rank (?P<by>\d{1,7})\]: Ranks? (?P<ranks>\d{1,7}(?:, ?\d{1,7}){0,4000}) failed to pass "
-    r"monitoredBarrier"
+    r"(?:\[Rank (?P<by>\d{1,7})\]: )?\bRanks? (?P<ranks>\d{1,7}(?:, ?\d{1,7}){0,4000}) failed to "
+    r"pass monitoredBarrier"
 )
 # Rank 2 timed out in monitoredBarrier after 4000 ms.
 _BARRIER_SELF = re.compile(r"Rank (\d{1,7}) timed out in monitoredBarrier after \d{1,12} ms")
@@ -204,7 +205,9 @@ def _squeezed(rows: list[Line], index: int, enough: re.Pattern[str], used: set[i
 
 def _begins_record(text: str) -> bool:
     head = text.lstrip()[:80]
-    return head.startswith(("[rank", "[E", "[W", "[I ", "Traceback", "  what()", "what()"))
+    return head.startswith(
+        ("[rank", "[Rank ", "[E", "[W", "[I ", "Traceback", "  what()", "what()")
+    )
 
 
 def _same_writer(one: Line, other: Line) -> bool:
@@ -214,7 +217,7 @@ def _same_writer(one: Line, other: Line) -> bool:
 
 
 _WHOLE_WORK = re.compile(
-    r"WorkNCCL\(.{0,600}?Timeout\(ms\)=\d+\).{0,40}?(?:milliseconds|blockingwait)"
+    r"WorkNCCL\(.{0,600}?Timeout\(ms\)=\d+\).{0,40}?(?:milliseconds|blockingwait|beforetimingout)"
 )
 
 
@@ -338,7 +341,7 @@ def _barrier(line: Line) -> Iterator[LaggingRanks]:
         node=line.node,
         ranks=tuple(sorted({int(r) for r in re.findall(r"\d+", found["ranks"])})),
         kind="monitored_barrier",
-        reporter=int(found["by"]),
+        reporter=int(found["by"]) if found["by"] else line.rank,
         op="monitored_barrier",
         at=line.at,
         order=line.order,

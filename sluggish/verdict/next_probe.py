@@ -62,6 +62,8 @@ OF_A_GPU = (
 )
 """What tells more of a GPU's fault, in order, where it was not read yet."""
 SEEN_ONLY: tuple[tuple[str, str], ...] = (
+    ("SYNC-RAS", "ask RAS again 30 s later: counts that do not move are a hang; then the stacks of "
+     "the ranks with the lowest count, or the process that it misses"),
     ("GPU-CUDA", "dmesg -T of that rank's node at that time: an Xid decides between program and "
      "device"),
     ("GPU-ECHO", "the kernel log before those lines (journalctl -k -b): they follow something"),

@@ -206,6 +206,7 @@ TREE: tuple[Question, ...] = (
             "SYNC-DEVICE": "hang",
             "SYNC-UNSEEN": "unobserved",
             "SYNC-WATCHDOG": "hang",
+            "SYNC-RAS": None,
             "HANG-SPLIT": "hang",
             "HANG-SPIN": "hang",
             "HANG-PARKED": "hang",

@@ -1,50 +1,16 @@
-"""What the wait-for graph, RAS and the watchdog say of the job's collectives.
-
-A rank that waits is a victim; nothing here ever asks for a drain.
-"""
+"""What the wait-for graph says of the job's collectives. A rank that waits is a victim."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 from sluggish.causes import Family
-from sluggish.correlate.late import late_ranks
 from sluggish.correlate.waitgraph import label
-from sluggish.facts.collective import (
-    GroupHead,
-    RankRecord,
-    RasReport,
-    Wait,
-    WaitRoot,
-    WatchdogTimeout,
-)
+from sluggish.facts.collective import Wait
 from sluggish.facts.derived import Place
-from sluggish.findings import Finding, Role, Rule, Spot, Strength, View, rule
+from sluggish.findings import Finding, Role, Strength, View, rule
+from sluggish.rules.collective.common import counted, places_of, ranks_words, some, spot_of
 
 CERTAIN = ("flight recorder",)
 """Sources that name group and sequence number of every rank; the others leave some of it out."""
-
-
-def spot_of(root: WaitRoot, places: dict[int, Place]) -> Spot:
-    """A root with its node, pid and GPU."""
-    place = places.get(root.rank)
-    return Spot(
-        rank=root.rank,
-        node=place.node if place else None,
-        pid=place.pid if place else None,
-        gpu_index=place.gpu_index if place else None,
-        gpu_uuid=place.gpu_uuid if place else None,
-        gpu_pci=place.gpu_pci if place else None,
-        hca=place.hca if place else None,
-        group=label(root.group) if root.group else None,
-        seq=root.seq,
-        operation=root.operation,
-        doing=root.doing,
-        source_line=root.source_line,
-    )
-
-
-def _places(view: View) -> dict[int, Place]:
-    return {place.rank: place for place in view.all(Place)}
 
 
 def _wait(view: View, *states: str) -> Wait | None:
@@ -64,7 +30,7 @@ def _strength(wait: Wait, best: Strength = Strength.DECISIVE) -> Strength:
 def _root_findings(
     wait: Wait, view: View, strength: Strength, subtype: str | None
 ) -> Iterator[Finding]:
-    places = _places(view)
+    places = places_of(view)
     spots = tuple(spot_of(root, places) for root in wait.roots)
     if not spots:
         return
@@ -87,24 +53,15 @@ def _subject(wait: Wait) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else "ranks " + some(ranks)
 
 
-def some(ranks: list[int] | tuple[int, ...], limit: int = 8) -> str:
-    """`0-2, 5`, cut where it is long."""
-    parts: list[list[int]] = []
-    for rank in sorted(ranks):
-        if parts and parts[-1][1] + 1 == rank:
-            parts[-1][1] = rank
-        else:
-            parts.append([rank, rank])
-    shown = ", ".join(f"{a}-{b}" if b > a else str(a) for a, b in parts[:limit])
-    return shown + (f" and {len(parts) - limit} more" if len(parts) > limit else "")
-
-
 def _says(wait: Wait) -> str:
     first = wait.roots[0]
     own = first.operation or first.doing or "no collective"
     where = f" in {wait.operation}" if wait.operation else ""
     number = f" #{wait.seq}" if wait.seq is not None else ""
-    return f"{_subject(wait)}: {own}; {len(wait.waiters)} ranks wait{where}{number}"
+    waiting = (
+        f"; {counted(len(wait.waiters))}{where}{number}" if wait.waiters else f"{where}{number}"
+    )
+    return f"{_subject(wait)}: {own}{waiting}"
 
 
 @rule("SYNC-OP", family=Family.COLLECTIVE, needs=(Wait,), wants=(Place,))
@@ -138,7 +95,7 @@ def sync_missing(view: View) -> Iterator[Finding]:
         role=Role.CONTEXT,
         strength=Strength.WEAK,
         at=wait.since,
-        says=f"{len(wait.waiters)} ranks wait, most others are in no collective: nobody is named",
+        says=f"{counted(len(wait.waiters))}, most others are in no collective: nobody is named",
         source=" + ".join(wait.sources),
     )
 
@@ -179,22 +136,18 @@ def sync_stall(view: View) -> Iterator[Finding]:
     )
 
 
-def _ranks(ranks: tuple[int, ...]) -> str:
-    return f"ranks {some(ranks)}" if ranks else "a rank not told"
-
-
 @rule("SYNC-TIE", family=Family.COLLECTIVE, needs=(Wait,))
 def sync_tie(view: View) -> Iterator[Finding]:
     """Two sides of equal number sit in different operations: both are told, neither is blamed."""
     wait = _wait(view, "tie")
     if wait is None:
         return
-    told = " against ".join(f"{op} ({_ranks(ranks)})" for op, ranks in wait.sides)
+    told = " against ".join(f"{op} ({ranks_words(ranks)})" for op, ranks in wait.sides)
     yield Finding(
         node=None,
         subject="job",
         role=Role.ROOT,
-        strength=Strength.STRONG,
+        strength=_strength(wait, Strength.STRONG),
         at=wait.since,
         says=f"{told or 'operations differ'}: no majority, neither side is blamed",
         source=" + ".join(wait.sources),
@@ -209,83 +162,15 @@ def sync_unseen(view: View) -> Iterator[Finding]:
         return
     who = f"ranks {some(wait.unobserved)}" if wait.unobserved else "somebody"
     where = f" in {wait.operation}" if wait.operation else ""
+    if wait.sides:  # at several numbers: groups may differ, so nothing is compared
+        where = " in " + ", ".join(f"{op} ({ranks_words(ranks)})" for op, ranks in wait.sides[:3])
     yield Finding(
         node=None,
         subject="job",
         role=Role.CONTEXT,
         strength=Strength.WEAK,
         at=wait.since,
-        says=f"{len(wait.waiters)} ranks wait{where}; {who} left nothing to read: not seen",
+        says=f"{counted(len(wait.waiters))}{where}; {who} left nothing to read: not seen",
         source=" + ".join(wait.sources),
         subtype="unobserved",
     )
-
-
-@rule("SYNC-WATCHDOG", family=Family.COLLECTIVE, needs=(WatchdogTimeout,))
-def sync_watchdog(view: View) -> Iterator[Finding]:
-    """Ranks report that a collective timed out: they are the ones that waited."""
-    lines = view.all(WatchdogTimeout)
-    if not lines:
-        return
-    first = min(lines, key=lambda w: (w.at is None, w.at.timestamp() if w.at else 0.0, w.order))
-    known = {r for w in lines if (r := w.rank if w.rank is not None else w.group_rank) is not None}
-    start = first.at - timedelta(milliseconds=first.ran_ms) if first.at and first.ran_ms else None
-    number = f" #{first.seq}" if first.seq is not None else ""
-    yield Finding(
-        node=None,
-        subject="job",
-        role=Role.CONTEXT,
-        strength=Strength.WEAK,
-        at=start or first.at,
-        says=f"{len(known) or len(lines)} ranks report a timeout in {first.op or 'a collective'}"
-        f"{number}: they waited",
-        quote=first.line,
-        source="job log",
-        subtype="hang",
-    )
-
-
-@rule(
-    "SLOW-RANK",
-    family=Family.COLLECTIVE,
-    needs=(GroupHead,),
-    wants=(Wait, Place, RankRecord, RasReport),
-)
-def slow_rank(view: View) -> Iterator[Finding]:
-    """Nothing hangs, and one rank comes last to its collectives again and again."""
-    wait = view.one(Wait)
-    if wait is not None and wait.state != "none":
-        return
-    places = _places(view)
-    told: set[int] = set()
-    for rank, group, own, usual in late_ranks(view.all(GroupHead)):
-        if rank in told:
-            continue
-        told.add(rank)
-        doing = f"comes last: waits {own:.0f} ms where the others wait {usual:.0f} ms"
-        root = WaitRoot(rank=rank, group=group, doing=doing)
-        place = places.get(rank)
-        yield Finding(
-            node=place.node if place else None,
-            subject=f"rank {rank}",
-            role=Role.ROOT,
-            strength=Strength.STRONG,
-            says=doing,
-            source="flight recorder",
-            spots=(spot_of(root, places),),
-            subtype="late_rank",
-        )
-
-
-RULES: tuple[Rule, ...] = (
-    sync_op,
-    sync_size,
-    sync_missing,
-    sync_device,
-    sync_cycle,
-    sync_stall,
-    sync_tie,
-    sync_unseen,
-    sync_watchdog,
-    slow_rank,
-)
