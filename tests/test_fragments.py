@@ -255,6 +255,14 @@ FABRIC: dict[str, Case] = {
     ),
 }  # fmt: skip
 
+SETTINGS: dict[str, Case] = {
+    "the one line of lspci that matters": file(
+        "\t\tACSCtl: SrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- "
+        "DirectTrans-",
+        CONFIG, says="ACS",
+    ),
+}  # fmt: skip
+
 STACKS: dict[str, Case] = {
     "a loader's queue, by py-spy": file(
         'Thread (idle): "MainThread"\n    wait (threading.py:359)\n    get (queue.py:180)\n'
@@ -344,7 +352,7 @@ COLLECTIVES: dict[str, Case] = {
     "one answer of RAS": file(RAS, UNKNOWN, says="2 at #641 (ranks 12-13); the lowest count"),
 }  # fmt: skip
 
-CASES = {**COLLECTIVES, **KERNEL, **ENDS, **CUDA, **START, **FABRIC, **STACKS}
+CASES = {**COLLECTIVES, **KERNEL, **ENDS, **CUDA, **START, **FABRIC, **SETTINGS, **STACKS}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from sluggish.facts.collective import Wait, WaitRoot, WatchdogTimeout
+from sluggish.facts.gpu import PciAcs
 from sluggish.facts.host import KernelSpan, OomKill, Stack, StackFrame
 from sluggish.facts.log import (
     LogSign,
@@ -195,3 +196,14 @@ def test_an_illegal_access_that_only_the_watchdog_printed_is_the_programs() -> N
     assert (found.strength, found.spots[0].rank) == (Strength.STRONG, 3)
     elsewhere = replace(told, line="RuntimeError: CUDA error: an illegal memory access")
     assert [f for f in run("APP-EXCEPTION", SPAN, elsewhere) if f.role is Role.ROOT] == []
+
+
+def test_acs_that_redirects_is_a_weak_sign_and_none_in_a_job_that_stepped() -> None:
+    bridge = PciAcs(node=None, pci="0000:40:01.1", bridge=True, redirects=True, line="ACSCtl:")
+    (found,) = run("CFG-P2P", bridge, replace(bridge, pci="0000:40:02.1"))
+    assert (found.role, found.strength) == (Role.ROOT, Strength.WEAK)
+    assert "2 bridges" in found.says
+    (late,) = run("CFG-P2P", bridge, *steps())
+    assert late.role is Role.CONTEXT
+    quiet = (replace(bridge, redirects=False), replace(bridge, bridge=False))
+    assert run("CFG-P2P", *quiet) == []

@@ -166,6 +166,19 @@ class GpuCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PciAcs:
+    """Access Control Services of one PCI device, as `lspci -vvv` prints its ACSCtl line."""
+
+    node: str | None
+    pci: str | None
+    """None where only the line itself was given."""
+    bridge: bool | None
+    redirects: bool
+    """True: requests between its ports are sent up to the root complex."""
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuSample:
     """One GPU at one instant of the window. Power in watts, utilisation in per cent."""
 

@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator
 
 from sluggish.facts import smi_values as v
-from sluggish.facts.gpu import GpuCount
+from sluggish.facts.gpu import GpuCount, PciAcs
 from sluggish.facts.origin import Origin
 
 ID = "gpu_bus"
 COMMAND = "grep -s . /sys/bus/pci/devices/*/vendor /sys/bus/pci/devices/*/class"
-FACTS: tuple[type, ...] = (GpuCount,)
+FACTS: tuple[type, ...] = (GpuCount, PciAcs)
 BINARY = False
 
 _ADDRESS = r"(?P<pci>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
@@ -38,6 +38,9 @@ _LSPCI = re.compile(
 _NUMERIC = re.compile(
     rf"{_ADDRESS} (?P<class>[0-9a-f]{{4}}): (?P<what>[0-9a-f]{{4}}:[0-9a-f]{{4}}.*)\Z"
 )
+# 	ACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
+# (`lspci -vvv` as root, pciutils ls-ecaps.c; other users see `<access denied>`)
+_ACS = re.compile(r"\s*ACSCtl:\s{1,8}SrcValid[+-] TransBlk[+-] ReqRedir(?P<request>[+-]) ")
 _GPU_CLASSES = ("0300", "0302")
 _GPU_KINDS = ("3d controller", "vga compatible controller", "display controller")
 _LONGEST = 400
@@ -45,7 +48,10 @@ _MOST = 4096
 
 
 def sniff(head: bytes) -> bool:
-    """Every first line is a sysfs line of a PCI device, or an lspci line with an NVIDIA one."""
+    """Every first line is a sysfs line of a PCI device, or an lspci line with an NVIDIA one.
+
+    Or what somebody cut out of `lspci -vvv`: devices and their ACSCtl lines.
+    """
     text = head.decode("utf-8", "replace")
     lines = [line for line in text.splitlines() if line.strip()][:4000]
     if not lines:
@@ -55,24 +61,50 @@ def sniff(head: bytes) -> bool:
     # `lspci -v` indents what belongs to a device
     tops = [line for line in lines if not line[0].isspace()]
     known = [line for line in tops if _lspci(line) is not None]
+    if any(_ACS.match(line) for line in lines) and len(known) >= 0.9 * len(tops):
+        return True
     return len(known) >= max(1, 0.9 * len(tops)) and any(_is_nvidia(line) for line in known)
 
 
-def parse(text: str, origin: Origin) -> Iterator[GpuCount]:
+def parse(text: str, origin: Origin) -> Iterator[GpuCount | PciAcs]:
     """One count. Raises ValueError where no line is of the bus, or lspci shows nothing of NVIDIA.
 
     A listing without any NVIDIA device may have been filtered: it never says "no GPU". One that
     was cut or garbled is refused: GPUs that it lost would count as lost by the node.
     """
+    acs = tuple(_acs(text, origin)) if "ACSCtl:" in text else ()
+    yield from acs
     gpus: dict[str, bool] = {}
     whole = _sysfs(text, gpus)
     if whole is None and not _lspci_all(text, gpus):
+        if acs:  # somebody cut the bridges out of a longer listing
+            return
         raise ValueError("expected /sys/bus/pci/devices/... lines or lspci with an NVIDIA device")
     alive = tuple(sorted(address for address, dead in gpus.items() if not dead))
     dead = tuple(sorted(address for address, dead in gpus.items() if dead))
     yield GpuCount(
         node=origin.node, source="pci", count=len(alive), pci=alive, dead=dead, whole=bool(whole)
     )
+
+
+def _acs(text: str, origin: Origin) -> Iterator[PciAcs]:
+    """Each ACSCtl line with the device whose indented block it stands in."""
+    device: re.Match[str] | None = None
+    given = 0
+    for line in text.splitlines():
+        if line[:1].strip():
+            device = _lspci(line)
+        found = _ACS.match(line) if len(line) < _LONGEST else None
+        if found is None or given >= _MOST:
+            continue
+        given += 1
+        yield PciAcs(
+            node=origin.node,
+            pci=v.pci(device["pci"]) if device else None,
+            bridge="bridge" in device.group().lower() if device else None,
+            redirects=found["request"] == "+",
+            line=line.strip()[:200],
+        )
 
 
 def _sysfs(text: str, gpus: dict[str, bool]) -> bool | None:

@@ -11,6 +11,7 @@ from sluggish.facts.fabric import (
     NcclNetwork,
     NcclTrouble,
 )
+from sluggish.facts.gpu import PciAcs
 from sluggish.facts.host import NodeIdentity
 from sluggish.facts.log import LogSign, LogSpan, NcclInit, Progress, Version
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
@@ -135,7 +136,7 @@ def _begins(view: View) -> bool:
 @rule(
     "CFG-P2P",
     family=Family.KERNEL,
-    needs=(NcclCompletion, NcclTrouble, LogSign),
+    needs=(NcclCompletion, NcclTrouble, LogSign, PciAcs),
     wants=(NodeIdentity, Progress, LogSpan),
 )
 def cfg_p2p(view: View) -> Iterator[Finding]:
@@ -160,6 +161,7 @@ def cfg_p2p(view: View) -> Iterator[Finding]:
             "or ACS", Strength.WEAK, node=head.node, quote=head.line, shared=False,
             spots=(Spot(node=head.node, rank=head.rank, hca=head.hca),) if head.node else (),
         )  # fmt: skip
+    yield from _acs(view, moved)
     for sign in hints[:1]:
         both = bool(kernel) or bool(denied)
         strength = Strength.STRONG if early and both else Strength.WEAK
@@ -169,6 +171,22 @@ def cfg_p2p(view: View) -> Iterator[Finding]:
         nodes = fold(sorted({n.node for n in kernel if n.node}))
         says = f"the kernel translates DMA (no iommu=pt) on {nodes or 'the node'}"
         yield root(says, Strength.WEAK, role=Role.CONTEXT, source="kernel command line")
+
+
+def _acs(view: View, moved: bool) -> Iterator[Finding]:
+    """ACS that sends what GPUs exchange up to the root complex (NCCL's troubleshooting page).
+
+    Many hosts ship so and work: a sign where GPUs without NVLink hang, never more.
+    """
+    on = [a for a in view.all(PciAcs) if a.redirects and a.bridge is not False]
+    if not on:
+        return
+    nodes = {a.node for a in on}
+    where = f", e.g. {on[0].pci}" if on[0].pci else ""
+    count = f"{len(on)} bridges redirect" if len(on) > 1 else "a bridge redirects"
+    yield root(f"PCI ACS: {count} requests between devices to the root complex{where}",
+               Strength.WEAK, role=Role.CONTEXT if moved else Role.ROOT, quote=on[0].line,
+               node=nodes.pop() if len(nodes) == 1 else None, source="lspci")  # fmt: skip
 
 
 def _translates(cmdline: str | None) -> bool:
