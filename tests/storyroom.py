@@ -18,8 +18,6 @@ from sluggish.evidence.open import load
 from sluggish.probes import PROBES
 from sluggish.verdict.model import Culprit, Diagnosis
 
-FORMS = ("directory", "archive", "flat", "folders")
-"""A bundle, packed or not, and two ways in which people mail its files."""
 MAILED = {
     "kernel_log": "dmesg.txt",
     "nvidia_smi": "nvidia-smi-q.xml",

@@ -266,7 +266,7 @@ def leaf_ports_down() -> tuple[World, Expected]:
     names = [f"su3-gpu{n:03d}" for n in range(1, 25)]
     world = _fabric_world(
         "leaf_ports_down", names, job_id="300412", taken_at=epoch("2026-11-18T12:33:30Z"),
-        per_leaf=20, nccl="2.25.1", cuda="12.8",
+        per_leaf=20, gpus=4, nccl="2.25.1", cuda="12.8",
     )  # fmt: skip
     t = train(world, ago=388, broken=tuple(r.rank for r in world.ranks), entries=24, warm=3)
     for node in world.nodes[:20]:
@@ -277,7 +277,7 @@ def leaf_ports_down() -> tuple[World, Expected]:
     tell_start(world, nccl=False)
     joblog.nccl_init(world, world.comms, ranks={r.rank for r in world.ranks if r.local == 3})
     for k, node in enumerate(world.nodes[:20]):
-        rank = world.ranks[node.number * 8 + 3]
+        rank = world.ranks[node.number * 4 + 3]
         joblog.async_event(world, t + 0.3 + k * 0.004, node,
                            "mlx5_3:1 Got async error event: port error")  # fmt: skip
         peer = world.nodes[(node.number + 1) % 24]
