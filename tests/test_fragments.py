@@ -247,6 +247,12 @@ FABRIC: dict[str, Case] = {
         "exceeded on mlx5_0:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)",
         IB, UNKNOWN,
     ),
+    "a port that differs between three readings of rdma link": file(
+        "link mlx5_4/1 state DOWN physical_state POLLING netdev ens4np0\n"
+        "link mlx5_4/1 state DOWN physical_state LINK_UP netdev ens4np0\n"
+        "link mlx5_4/1 state ACTIVE physical_state LINK_UP netdev ens4np0",
+        IB, place="mlx5_4", says="it flaps",
+    ),
     "disabled ports": file(
         "Infiniband device 'mlx5_7' port 1 status:\n\tstate:\t\t 1: DOWN\n"
         "\tphys state:\t 3: Disabled\n\trate:\t\t 10 Gb/sec (4X SDR)\n"
@@ -277,6 +283,11 @@ STACKS: dict[str, Case] = {
         "    barrier (torch/distributed/distributed_c10d.py:3703)\n"
         "    save (train.py:140)\n    <module> (train.py:230)",
         UNKNOWN, says="waits in a collective, called at train.py:140",
+    ),
+    "rows of ps aux with dead children": file(
+        "bob         58 51.7  0.0      0     0 ?        Z    14:27  26:20 [python] <defun\n"
+        "bob         60 52.0  2.4 91147008 1604628 ?    Sl   14:27  26:31 python -m train",
+        DATA, says="zombies",
     ),
     "a kernel stack in NFS": file(
         "[<0>] rpc_wait_bit_killable+0x24/0xb0 [sunrpc]\n"

@@ -67,11 +67,11 @@ def whole(text: str | None) -> int | None:
 
 
 def flag(text: str | None) -> bool | None:
-    """Yes/No, Active/Not Active, Enabled/Disabled; None for anything else."""
+    """Yes/No, Active/Not Active, Enabled/Disabled, 1/0 (of CSV); None for anything else."""
     word = (value(text) or "").lower()
-    if word in ("yes", "active", "enabled", "true", "on"):
+    if word in ("yes", "active", "enabled", "true", "on", "1"):
         return True
-    return False if word in ("no", "not active", "disabled", "false", "off") else None
+    return False if word in ("no", "not active", "disabled", "false", "off", "0") else None
 
 
 def pci(text: str | None) -> str | None:

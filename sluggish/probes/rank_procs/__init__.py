@@ -17,7 +17,7 @@ from sluggish.facts.host import RankProcess
 from sluggish.facts.origin import Origin
 from sluggish.facts.sections import sections
 from sluggish.probes.rank_procs.proc_files import processes
-from sluggish.probes.rank_procs.ps_table import is_ps_header, table
+from sluggish.probes.rank_procs.ps_table import is_aux_row, is_ps_header, table
 from sluggish.probes.rank_procs.whose import with_inheritance
 
 ID = "rank_procs"
@@ -74,8 +74,11 @@ def sniff(head: bytes) -> bool:
     """`/proc/PID` sections, or a table that `ps` printed."""
     if _SNIFF.search(head):
         return True
-    first = head[:4096].decode("utf-8", "replace").splitlines()[:5]
-    return any(is_ps_header(line) for line in first)
+    first = head[:4096].decode("utf-8", "replace").splitlines()
+    if any(is_ps_header(line) for line in first[:5]):
+        return True
+    rows = [line for line in first if line.strip()]
+    return bool(rows) and all(is_aux_row(line) for line in rows[:5])
 
 
 def parse(text: str, origin: Origin) -> Iterator[RankProcess]:

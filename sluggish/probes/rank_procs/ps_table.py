@@ -14,6 +14,18 @@ LIMIT = 20_000
 _CPU = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,2})\Z", re.ASCII)
 _HEADER_WORD = re.compile(r"%?[A-Z][A-Z_]*(?:/\w+)?\Z")
 _PID = re.compile(r"\d{1,10}\Z", re.ASCII)
+AUX = "USER PID %CPU %MEM VSZ RSS TTY STAT START TIME COMMAND"
+# alice  60 52.0  2.4 91147008 1604628 ?  Sl  14:27  26:31 python -m train    (rows of `ps aux`)
+_AUX_ROW = re.compile(
+    r"[\w.+-]{1,32} +\d{1,10} +\d{1,5}\.\d +\d{1,3}\.\d +\d{1,15} +\d{1,15} +\S{1,12} +"
+    r"[DIRSTtWXZ][<NLsl+]{0,5} +\S{5,9} +\d{1,7}:\d\d +\S",
+    re.ASCII,
+)
+
+
+def is_aux_row(line: str) -> bool:
+    """A row of `ps aux`, whose header was not mailed."""
+    return bool(_AUX_ROW.match(line[:400]))
 
 
 def is_ps_header(line: str) -> bool:
@@ -28,7 +40,10 @@ def table(text: str, origin: Origin) -> list[RankProcess]:
     lines = text.splitlines()
     start = next((n for n, line in enumerate(lines[:200]) if is_ps_header(line)), None)
     if start is None:
-        return []
+        if not any(is_aux_row(line) for line in lines[:200]):
+            return []
+        lines = [AUX, *(line for line in lines if is_aux_row(line))]
+        start = 0
     header = lines[start]
     rows: dict[int, RankProcess] = {}
     for line in lines[start + 1 : start + 1 + LIMIT]:

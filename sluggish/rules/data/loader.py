@@ -69,7 +69,12 @@ def _is_worker(stack: Stack, moved: tuple[ProcessDelta, ...]) -> bool:
 
 
 def _dead_workers(moved: tuple[ProcessDelta, ...]) -> list[ProcessDelta]:
-    return [d for d in moved if d.role == "worker" and d.state == "Z" and WORKER.search(d.name)]
+    plain = all(d.role == "other" for d in moved)  # a `ps` without environments
+    return [
+        d
+        for d in moved
+        if d.state == "Z" and WORKER.search(d.name) and (plain or d.role == "worker")
+    ]
 
 
 def _killed(view: View) -> list[LogSign]:
@@ -170,7 +175,10 @@ def _by_dead(dead: list[ProcessDelta]) -> Finding:
         subject="loader",
         role=Role.ROOT,
         strength=Strength.WEAK,
-        says=f"{len(dead)} dead loader workers (zombies) of {ranks_words(ranks)}",
+        says=f"{len(dead)} dead loader workers (zombies) of {ranks_words(ranks)}"
+        if ranks
+        else f"{len(dead)} dead Python processes that nobody has waited for (zombies): loader "
+        "workers, or ranks of a launcher that hangs",
         source="processes",
         spots=tuple(
             Spot(rank=rank, node=next(d.node for d in dead if d.rank == rank)) for rank in ranks
