@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from fr_scenes import fsdp, tp_dp
+from jsonschema import Draft202012Validator
 
 from sluggish.cli.ranks import run
+from sluggish.report import schema
 
 
 def dumps(folder: Path, files: dict[int, bytes]) -> str:
@@ -36,6 +38,16 @@ def test_the_document_has_its_five_answers(tmp_path, capsys):
     }  # fmt: skip
     assert (answer["slow"], answer["unobserved"]) == ([], [])
     assert answer["groups"][0]["desc"] == "default_pg"
+
+
+def test_the_documents_keep_to_the_schema_in_the_docs(tmp_path, capsys):
+    page = (Path(__file__).parent.parent / "docs/ranks.schema.json").read_text()
+    assert page == schema.page(schema.ranks_schema()), "run scripts/regenerate"
+    for number, kind in enumerate(("operation", "missing", "dead")):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run([dumps(folder, fsdp(8, 2, kind).files())], as_json=True)
+        Draft202012Validator(json.loads(page)).validate(json.loads(capsys.readouterr().out))
 
 
 def test_a_missing_dump_is_not_seen_and_nobody_is_blamed(tmp_path, capsys):

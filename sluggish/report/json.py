@@ -8,6 +8,7 @@ import msgspec
 
 from sluggish.causes import SUBTYPES, Cause, Family, Level, Phase
 from sluggish.findings import Finding, Role, Strength
+from sluggish.report.parts import Closed, CulpritDoc, GpuDoc
 from sluggish.text import safe
 from sluggish.verdict.model import Answer, Culprit, Diagnosis, Remedy, Verdict
 
@@ -26,6 +27,36 @@ class Reply(StrEnum):
     UNKNOWN = "unknown"
 
 
+class JobState(StrEnum):
+    """Slurm's job states (squeue manual, "JOB STATE CODES"); UNKNOWN is any word beside them."""
+
+    BOOT_FAIL = "BOOT_FAIL"
+    CANCELLED = "CANCELLED"
+    COMPLETED = "COMPLETED"
+    COMPLETING = "COMPLETING"
+    CONFIGURING = "CONFIGURING"
+    DEADLINE = "DEADLINE"
+    FAILED = "FAILED"
+    NODE_FAIL = "NODE_FAIL"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    PENDING = "PENDING"
+    PREEMPTED = "PREEMPTED"
+    REQUEUED = "REQUEUED"
+    REQUEUE_FED = "REQUEUE_FED"
+    REQUEUE_HOLD = "REQUEUE_HOLD"
+    RESIZING = "RESIZING"
+    RESV_DEL_HOLD = "RESV_DEL_HOLD"
+    REVOKED = "REVOKED"
+    RUNNING = "RUNNING"
+    SIGNALING = "SIGNALING"
+    SPECIAL_EXIT = "SPECIAL_EXIT"
+    STAGE_OUT = "STAGE_OUT"
+    STOPPED = "STOPPED"
+    SUSPENDED = "SUSPENDED"
+    TIMEOUT = "TIMEOUT"
+    UNKNOWN = "UNKNOWN"
+
+
 class Needs(StrEnum):
     """Who can run a remedy's commands."""
 
@@ -35,17 +66,13 @@ class Needs(StrEnum):
     ANYBODY = "nobody special"
 
 
-class Closed(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """An object without further keys; every key is always there."""
-
-
 class JobDoc(Closed):
     """The job; a field is null where the evidence does not tell."""
 
     id: str | None
     name: str | None
     user: str | None
-    state: str | None
+    state: JobState | None
     nodes: list[str]
     gpus_per_node: int | None
     gpu_model: str | None
@@ -59,25 +86,6 @@ class JobDoc(Closed):
 class ConfidenceDoc(Closed):
     level: Level | None
     why_not_higher: str | None
-
-
-class GpuDoc(Closed):
-    index: int | None
-    uuid: str | None
-    pci: str | None
-
-
-class CulpritDoc(Closed):
-    rank: int | None
-    node: str | None
-    pid: int | None
-    gpu: GpuDoc
-    hca: str | None
-    group: str | None
-    seq: int | None
-    operation: str | None
-    doing: str | None
-    source_line: str | None
 
 
 class OnsetDoc(Closed):
@@ -206,7 +214,7 @@ def _job(diagnosis: Diagnosis) -> JobDoc:
         id=_maybe(job.id) if job else None,
         name=_maybe(job.name) if job else None,
         user=_maybe(job.user) if job else None,
-        state=_maybe(job.state) if job else None,
+        state=_state(job.state) if job else None,
         nodes=[_text(node) for node in summary.nodes],
         gpus_per_node=summary.gpus_per_node,
         gpu_model=_maybe(summary.gpu_model),
@@ -216,6 +224,12 @@ def _job(diagnosis: Diagnosis) -> JobDoc:
         elapsed_s=summary.elapsed_s,
         phase=summary.phase,
     )
+
+
+def _state(word: str | None) -> JobState | None:
+    if word is None:
+        return None
+    return JobState(word) if word in JobState.__members__ else JobState.UNKNOWN
 
 
 def _verdict(verdict: Verdict) -> VerdictDoc:

@@ -4,6 +4,7 @@ import csv
 import io
 import textwrap
 from collections.abc import Iterator
+from enum import StrEnum
 
 import msgspec
 
@@ -12,75 +13,131 @@ from sluggish.facts.collective import GroupHead
 from sluggish.facts.store import Facts
 from sluggish.hostlist import fold_numbers
 from sluggish.ranks import GroupState, RankCulprit, RanksAnswer, role_of
+from sluggish.report.parts import Closed, CulpritDoc, GpuDoc
 from sluggish.text import safe
 
 SCHEMA = 1
 WIDTH = 100
 MOST_GROUPS = 8
+
+
+class State(StrEnum):
+    """State of the wait-for graph, a closed list."""
+
+    NONE = "none"
+    MISMATCH = "mismatch"
+    HOST_STUCK = "host_stuck"
+    DEVICE_STUCK = "device_stuck"
+    CYCLE = "cycle"
+    ALL_JOINED = "all_joined"
+    UNOBSERVED = "unobserved"
+    TIE = "tie"
+
+
 STATES = {
-    "none": "nothing is pending: no rank waits in a collective",
-    "mismatch": "ranks of one group sit in different collectives",
-    "host_stuck": "a rank never posted the collective in which the others wait",
-    "device_stuck": "a rank posted what its peers have finished, and did not finish it",
-    "cycle": "ranks wait for one another across groups: order inversion",
-    "all_joined": "everybody posted, nobody finished: not a desync; GPU, fabric or library",
-    "unobserved": "the waiters wait for ranks that left nothing to read",
-    "tie": "ranks differ one against one: both are shown, neither is blamed",
+    State.NONE: "nothing is pending: no rank waits in a collective",
+    State.MISMATCH: "ranks of one group sit in different collectives",
+    State.HOST_STUCK: "a rank never posted the collective in which the others wait",
+    State.DEVICE_STUCK: "a rank posted what its peers have finished, and did not finish it",
+    State.CYCLE: "ranks wait for one another across groups: order inversion",
+    State.ALL_JOINED: "everybody posted, nobody finished: not a desync; GPU, fabric or library",
+    State.UNOBSERVED: "the waiters wait for ranks that left nothing to read",
+    State.TIE: "ranks differ one against one: both are shown, neither is blamed",
 }
+
+
+class GroupDoc(Closed):
+    name: str
+    desc: str
+    role: str | None
+    size: int
+    observed: int
+    last_completed: int | None
+    last_enqueued: int | None
+    waiting: list[int]
+    behind: list[int]
+
+
+class SideDoc(Closed):
+    operation: str
+    ranks: list[int]
+
+
+class WaitingDoc(Closed):
+    operation: str | None
+    mismatch: str | None
+    ranks: int
+    sides: list[SideDoc]
+
+
+class RanksDocument(Closed):
+    schema: int
+    tool_version: str
+    state: State
+    culprits: list[CulpritDoc]
+    slow: list[CulpritDoc]
+    unobserved: list[int]
+    groups: list[GroupDoc]
+    waiting: WaitingDoc
+    observed: int
+    world_size: int | None
+    sources: list[str]
+    notes: list[str]
+    not_visible: list[str]
 
 
 def render_json(answer: RanksAnswer) -> str:
     """One document; texts of the evidence are made safe."""
-    document = {
-        "schema": SCHEMA,
-        "tool_version": __version__,
-        "state": answer.state,
-        "culprits": [_culprit(c) for c in answer.culprits],
-        "slow": [_culprit(c) for c in answer.slow],
-        "unobserved": list(answer.unobserved),
-        "groups": [_group(g) for g in answer.groups],
-        "waiting": {
-            "operation": _safe(answer.operation),
-            "mismatch": answer.mismatch,
-            "ranks": answer.waiters,
-            "sides": [{"operation": safe(op), "ranks": list(r)} for op, r in answer.sides],
-        },
-        "observed": answer.observed,
-        "world_size": answer.world_size,
-        "sources": list(answer.sources),
-        "notes": [safe(note) for note in answer.notes],
-        "not_visible": [safe(what) for what in answer.not_visible],
-    }
+    document = RanksDocument(
+        schema=SCHEMA,
+        tool_version=__version__,
+        state=State(answer.state),
+        culprits=[_culprit(c) for c in answer.culprits],
+        slow=[_culprit(c) for c in answer.slow],
+        unobserved=list(answer.unobserved),
+        groups=[_group(g) for g in answer.groups],
+        waiting=WaitingDoc(
+            operation=_safe(answer.operation),
+            mismatch=answer.mismatch,
+            ranks=answer.waiters,
+            sides=[SideDoc(operation=safe(op), ranks=list(r)) for op, r in answer.sides],
+        ),
+        observed=answer.observed,
+        world_size=answer.world_size,
+        sources=list(answer.sources),
+        notes=[safe(note) for note in answer.notes],
+        not_visible=[safe(what) for what in answer.not_visible],
+    )
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
 
 
-def _culprit(one: RankCulprit) -> dict[str, object]:
-    return {
-        "rank": one.rank,
-        "node": _safe(one.node),
-        "pid": one.pid,
-        "gpu": {"index": one.gpu.index, "uuid": _safe(one.gpu.uuid), "pci": _safe(one.gpu.pci)},
-        "hca": _safe(one.hca),
-        "group": _safe(one.group),
-        "seq": one.seq,
-        "operation": _safe(one.operation),
-        "doing": _safe(one.doing),
-        "source_line": _safe(one.source_line),
-    }
+def _culprit(one: RankCulprit) -> CulpritDoc:
+    return CulpritDoc(
+        rank=one.rank,
+        node=_safe(one.node),
+        pid=one.pid,
+        gpu=GpuDoc(index=one.gpu.index, uuid=_safe(one.gpu.uuid), pci=_safe(one.gpu.pci)),
+        hca=_safe(one.hca),
+        group=_safe(one.group),
+        seq=one.seq,
+        operation=_safe(one.operation),
+        doing=_safe(one.doing),
+        source_line=_safe(one.source_line),
+    )
 
 
-def _group(one: GroupState) -> dict[str, object]:
-    return {
-        "name": safe(one.name),
-        "desc": safe(one.desc),
-        "role": one.role,
-        "size": one.size,
-        "observed": one.observed,
-        "last_completed": one.last_completed,
-        "last_enqueued": one.last_enqueued,
-        "waiting": list(one.waiting),
-        "behind": list(one.behind),
-    }
+def _group(one: GroupState) -> GroupDoc:
+    return GroupDoc(
+        name=safe(one.name),
+        desc=safe(one.desc),
+        role=one.role,
+        size=one.size,
+        observed=one.observed,
+        last_completed=one.last_completed,
+        last_enqueued=one.last_enqueued,
+        waiting=list(one.waiting),
+        behind=list(one.behind),
+    )
 
 
 def _safe(text: str | None) -> str | None:
@@ -162,7 +219,7 @@ def _state_words(answer: RanksAnswer) -> str:
             "nothing is pending on the ranks that were seen; "
             f"{len(answer.unobserved)} were not, so this is no all-clear"
         )
-    return STATES.get(answer.state, answer.state)
+    return STATES[State(answer.state)]
 
 
 def _words(one: RankCulprit) -> str:

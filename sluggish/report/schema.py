@@ -5,18 +5,26 @@ from typing import Any
 
 import msgspec
 
+from sluggish.report import ranks
 from sluggish.report.json import SCHEMA, Document
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema 2020-12: closed objects, every key required, closed enums."""
-    head = {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": f"sluggish diagnosis, schema {SCHEMA}",
-    }
-    return head | msgspec.json.schema(Document)
+    """JSON Schema 2020-12 of `diagnose`: closed objects, every key required, closed enums."""
+    return _head(f"sluggish diagnosis, schema {SCHEMA}") | msgspec.json.schema(Document)
 
 
-def page() -> str:
-    """The text of docs/diagnosis.schema.json."""
-    return json.dumps(schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+def ranks_schema() -> dict[str, Any]:
+    """The same of `ranks`."""
+    return _head(f"sluggish ranks, schema {ranks.SCHEMA}") | msgspec.json.schema(
+        ranks.RanksDocument
+    )
+
+
+def _head(title: str) -> dict[str, Any]:
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+
+
+def page(of: dict[str, Any] | None = None) -> str:
+    """The text of docs/diagnosis.schema.json, or of another schema."""
+    return json.dumps(of or schema(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
