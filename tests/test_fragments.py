@@ -69,6 +69,22 @@ KERNEL: dict[str, Case] = {
         "anon-rss:3123122kB, file-rss:0kB, shmem-rss:8kB, UID:1000 pgtables:99kB oom_score_adj:0",
         MEMORY,
     ),
+    "an oom-kill in a pod": kernel(
+        "[Mon Mar  9 10:00:00 2026] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),"
+        "cpuset=aa,mems_allowed=0,oom_memcg=/kubepods.slice/pod1,task_memcg=/kubepods.slice/"
+        "pod1/aa,task=python3,pid=123,uid=0\n"
+        "[Mon Mar  9 10:00:00 2026] Memory cgroup out of memory: Killed process 123 (python3) "
+        "total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB",
+        MEMORY,
+    ),
+    "an oom-kill of a service": kernel(
+        "[Mon Mar  9 10:00:00 2026] oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),"
+        "cpuset=/,mems_allowed=0,oom_memcg=/system.slice/agent.service,task_memcg=/system.slice/"
+        "agent.service,task=python3,pid=123,uid=0\n"
+        "[Mon Mar  9 10:00:00 2026] Memory cgroup out of memory: Killed process 123 (python3) "
+        "total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB",
+        UNKNOWN, says="not a process of the job",
+    ),
     "a hung nvidia-smi": kernel(
         "INFO: task nvidia-smi:7171 blocked for more than 120 seconds.\n"
         "task:nvidia-smi      state:D stack:    0 pid: 7171 ppid:  7001 flags:0x00000004\n"
@@ -120,6 +136,29 @@ ENDS: dict[str, Case] = {
         CRASH, says="segmentation fault",
     ),
     "a batch that came too late": log("RuntimeError: DataLoader timed out after 90 seconds", DATA),
+    "a loader that raised from its queue": log(
+        "Traceback (most recent call last):\n"
+        '  File "/e/torch/utils/data/dataloader.py", line 1132, in _try_get_data\n'
+        "    raise Empty\n_queue.Empty\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        'Traceback (most recent call last):\n  File "train.py", line 5, in <module>\n'
+        "    for b in loader:\n"
+        "RuntimeError: DataLoader worker (pid(s) 1111) exited unexpectedly",
+        DATA,
+    ),
+    "a call that was not answered in time": log(
+        "TimeoutError: RPC call to execute_model timed out.", UNKNOWN,
+    ),
+    "a store that some never came to": log(
+        "RuntimeError: Timed out initializing process group in store based barrier on rank: 3, "
+        "for key: store_based_barrier_key:1 (world_size=16, worker_count=12, timeout=0:30:00)",
+        DESYNC, says="12 of 16",
+    ),
+    "DeepSpeed's launcher": log(
+        "[2026-03-08 10:11:12,123] [ERROR] [launch.py:322:sigkill_handler] ['python', 'train.py'] "
+        "exits with return code = -9",
+        MEMORY,
+    ),
     "a stale file handle": log(
         "[rank4]: OSError: [Errno 116] Stale file handle: '/data/part-0012.arrow'", DATA, place=4,
     ),

@@ -53,7 +53,8 @@ FALLOUT_TYPES = (
     "ProcessRaisedException", "ProcessExitedException", "RendezvousConnectionError",
     "RendezvousClosedError", "ConnectionResetError", "BrokenPipeError", "EOFError",
     "SignalException", "KeyboardInterrupt", "SystemExit", "RayActorError", "ActorDiedError",
-    "ActorUnavailableError", "CalledProcessError", "WorkerCrashedError",
+    "ActorUnavailableError", "CalledProcessError", "WorkerCrashedError", "TimeoutError",
+    "ConnectionRefusedError", "ConnectionAbortedError", "EngineDeadError",
 )  # fmt: skip
 """Raised because another rank, the store or the launcher went away (torch, Ray, subprocess)."""
 FALLOUT_WORDS = (
@@ -66,6 +67,7 @@ FALLOUT_WORDS = (
     "failed to pass monitoredBarrier", "in monitoredBarrier", "more than 1EB",
     "remote process exited", "The client socket has timed out", "Application timeout caused pair",
     "Detected mismatch between collectives", "op.preamble.length", "Timeout waiting for key",
+    "Timed out initializing process group", "RPC call to ",
 )  # fmt: skip
 """In a message: the collective or the store broke off, somebody else began it."""
 
@@ -170,7 +172,10 @@ def _after_end(now: _Open, text: str) -> bool:
     if stripped in (_CAUSED, _HANDLING) and now.ended is not None:
         now.chained = True
         name = (now.root or now.ended).type.rsplit(".", 1)[-1]
-        now.control_flow = stripped == _HANDLING and name in _CONTROL_FLOW
+        # a loader raises from its queue's Empty: what it raised is the story
+        now.control_flow = name in ("Empty", "Full") or (
+            stripped == _HANDLING and name in _CONTROL_FLOW
+        )
         return True
     if now.chained or not stripped:
         return now.lines <= LONGEST

@@ -62,7 +62,7 @@ _STRONG = re.compile(
     rb"|OutOfMemoryError|store based barrier|ncclUnhandledCudaError|ncclInternalError"
     rb"|Some NCCL operations have failed|\[c10d\]|\[[EWIF] (?:socket|ProcessGroup\w{1,12})\.cpp:"
     rb"|(?:mpirun|mpiexec|nvidia-container-cli|pyxis|enroot): [a-z]|UCX {2}(?:ERROR|WARN)"
-    rb"|: Out Of Memory|encountered in worker|DataLoader timed out"
+    rb"|exits with return code = |: Out Of Memory|encountered in worker|DataLoader timed out"
     rb"|, but didn't join collective #|joined but didn't finish collective #"
 )
 # OSError: [Errno 116] Stale file handle: '/data/a.arrow'       (the end of a traceback, alone)

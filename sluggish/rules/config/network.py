@@ -32,7 +32,7 @@ LOCAL_PROTECTION, ACCESS_VENDOR = 4, 81
     "CFG-IFACE",
     family=Family.FABRIC,
     needs=(NcclAddress, NcclTrouble, LogSign),
-    wants=(Progress, LogSpan),
+    wants=(NcclHcas, Progress, LogSpan),
 )
 def cfg_iface(view: View) -> Iterator[Finding]:
     """NCCL's start-up goes over an interface by which the nodes cannot reach one another."""
@@ -51,7 +51,8 @@ def cfg_iface(view: View) -> Iterator[Finding]:
         )  # fmt: skip
     for sign in [s for s in view.all(LogSign) if s.kind == "virtual_interface"][:1]:
         says = f"NCCL also uses {sign.detail}, an interface that leads to no other node"
-        role = Role.CONTEXT if moved or wrong else Role.ROOT
+        over_hcas = bool(view.all(NcclHcas))  # then the list serves the bootstrap, by its first
+        role = Role.CONTEXT if moved or wrong or over_hcas else Role.ROOT
         yield root(says, Strength.STRONG, role=role, sign=sign)
     yield from _store(view, moved)
     yield from _bridges(view, moved)

@@ -28,6 +28,8 @@ JOB_PROGRAMS = re.compile(r"python|pt_main|pt_data_w|torchrun|ray::|deepspeed|sl
 """Names under which training runs; a kill of anything else is another program's trouble."""
 # .../job_48213/step_0/user/task_3: the task's number on its node
 _TASK = re.compile(r"/task_(\d{1,4})\Z")
+# /kubepods.slice/kubepods-burstable.slice/pod1/aa      /system.slice/docker-3f2a.scope
+_CONTAINER = re.compile(r"kubepods|docker|libpod|containerd|crio|lxc|garden")
 _CGROUP_JOB = re.compile(r"/job_(\d{1,12})(?:/|\Z)")
 
 
@@ -117,7 +119,7 @@ def _is_jobs(kill: OomKill, known: _Known) -> bool | None:
         return kill.job_id in known.ids
     if kill.pid is not None and (kill.node, kill.pid) in known.ranks:
         return True
-    if kill.cgroup_path and not kill.job_id:
+    if kill.cgroup_path and not kill.job_id and not _CONTAINER.search(kill.cgroup_path):
         return False  # a service's or a login session's cgroup
     if kill.job_id:
         return None  # some job's, and the look knows no id
