@@ -13,6 +13,7 @@ from sluggish.facts.gpu import Burst, Xid
 from sluggish.facts.store import by_node
 
 SILENCE = timedelta(minutes=3)
+PMU_FAILURE = 122
 PMU_THEN_MMU = timedelta(seconds=5)
 """A 31 this soon after a 122 on the same GPU is hardware (GPU error study of NCSA Delta)."""
 
@@ -53,8 +54,9 @@ def _root(group: list[Xid]) -> tuple[Xid | None, str]:
         return own[0], "earliest code that can stop a job"
     if causes:
         return causes[0], "the other end of its link failed"
-    for fact in able:
-        if fact.code == 31 and after_pmu_failure(fact, group):
+    failures = pmu_failures(group)
+    for fact in able if failures else ():
+        if fact.code == 31 and after_pmu_failure(fact, failures):
             return fact, "page fault right after Xid 122 on the same GPU"
     for hang, why in (
         ("cause_app", "earliest fault of a program"),
@@ -65,10 +67,15 @@ def _root(group: list[Xid]) -> tuple[Xid | None, str]:
     return None, ""
 
 
+def pmu_failures(group: Iterable[Xid]) -> list[Xid]:
+    """The lines of a burst that `after_pmu_failure` needs."""
+    return [fact for fact in group if fact.code == PMU_FAILURE]
+
+
 def after_pmu_failure(fact: Xid, group: Iterable[Xid]) -> bool:
     """Whether a 122 of the same GPU stands up to 5 s before this line."""
     return any(
-        other.code == 122
+        other.code == PMU_FAILURE
         and other.pci == fact.pci
         and (
             (other.at is None and fact.at is None and other.order < fact.order)

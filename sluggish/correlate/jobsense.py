@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 from sluggish.facts.derived import Look
 from sluggish.facts.host import RankProcess
@@ -60,7 +61,12 @@ def in_job(node: str | None, look: Look | None) -> bool:
     """Whether a node is one of the job's; True where the job's nodes are not known."""
     if look is None or not look.nodes or node is None:
         return True
-    return node.split(".")[0] in {name.split(".")[0] for name in look.nodes}
+    return node.split(".")[0] in _short_names(look.nodes)
+
+
+@lru_cache(maxsize=4)
+def _short_names(nodes: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(name.split(".")[0] for name in nodes)
 
 
 def split_seen(look: Look | None, saw: Callable[[str], bool]) -> tuple[list[str], list[str]]:

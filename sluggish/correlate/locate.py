@@ -21,9 +21,10 @@ def places(facts: Facts) -> tuple[Place, ...]:
     for process in facts.all(RankProcess):
         if process.rank is not None and _is_the_rank_itself(process):
             _merge(known, _of_process(process))
+    world = max((line.world_size for line in facts.all(NcclInit)), default=0)
     for line in facts.all(NcclInit):
         # sub-communicators count their own ranks: only the world's lines name global ones
-        if line.world_size == _largest_world(facts):
+        if line.world_size == world:
             _merge(known, _of_init(line))
     for record in facts.all(RankRecord):
         _merge(
@@ -78,10 +79,6 @@ class _Gpus:
 def _is_the_rank_itself(process: RankProcess) -> bool:
     """Loader workers inherit RANK: the rank is the one whose parent has no rank, see procs."""
     return process.sample in ("", "a") and not process.inherited_rank
-
-
-def _largest_world(facts: Facts) -> int:
-    return max((line.world_size for line in facts.all(NcclInit)), default=0)
 
 
 def _of_process(process: RankProcess) -> Place:

@@ -7,6 +7,9 @@ from sluggish.verdict.case import Case, culprit_of
 from sluggish.verdict.model import Culprit
 
 RANK = {Strength.DECISIVE: 2, Strength.STRONG: 1, Strength.WEAK: 0}
+PLACE = ("rank", "node", "gpu_pci", "hca")
+"""What tells one culprit from another."""
+NOWHERE = ("", None)
 
 
 def culprits(chosen: tuple[Finding, ...], case: Case) -> tuple[Culprit, ...]:
@@ -17,18 +20,44 @@ def culprits(chosen: tuple[Finding, ...], case: Case) -> tuple[Culprit, ...]:
     nodes = {spot.node for finding in chosen for spot in finding.spots}
     if any(finding.shared for finding in chosen) and (len(nodes) != 1 or None in nodes):
         return ()
-    out: list[Culprit] = []
+    places = _Places()
     also: list[Culprit] = []
     strongest = max((RANK[f.strength] for f in chosen), default=0)
     for finding in chosen:
         for spot in finding.spots:
             new = culprit_of(spot, case)
-            if RANK[finding.strength] < strongest and out:
+            if RANK[finding.strength] < strongest and places.kept:
                 also.append(new)
-            elif _is_place(new) and not any(_covers(old, new) for old in out):
-                out = [old for old in out if not _covers(new, old)]
-                out.append(new)
-    return _paired(out, also)
+            elif _is_place(new):
+                places.add(new)
+    return _paired(list(places.kept.values()), also)
+
+
+class _Places:
+    """Culprits of which none tells no place that another does not tell.
+
+    A thousand nodes may stand here: each new one is compared with those of its own place only.
+    """
+
+    def __init__(self) -> None:
+        self.kept: dict[int, Culprit] = {}
+        self._at: dict[tuple[str, object], list[int]] = {}
+        self._count = 0
+
+    def add(self, new: Culprit) -> None:
+        told = [(name, v) for name in PLACE if (v := getattr(new, name)) is not None]
+        near = {n for at in (*told, NOWHERE) for n in self._at.get(at, ())} & self.kept.keys()
+        if not told:
+            near = set(self.kept)
+        if any(_covers(self.kept[n], new) for n in near):
+            return
+        for n in near:
+            if _covers(new, self.kept[n]):
+                del self.kept[n]
+        for at in told or (NOWHERE,):
+            self._at.setdefault(at, []).append(self._count)
+        self.kept[self._count] = new
+        self._count += 1
 
 
 def _paired(found: list[Culprit], also: list[Culprit]) -> tuple[Culprit, ...]:
@@ -60,7 +89,5 @@ def _is_place(culprit: Culprit) -> bool:
 
 def _covers(old: Culprit, new: Culprit) -> bool:
     """True where `new` tells no place that `old` does not tell."""
-    fields = ("rank", "node", "gpu_pci", "hca")
-    mine = {f: getattr(old, f) for f in fields}
-    theirs = {f: getattr(new, f) for f in fields}
-    return all(v is None or mine[f] == v for f, v in theirs.items())
+    theirs = ((name, getattr(new, name)) for name in PLACE)
+    return all(v is None or getattr(old, name) == v for name, v in theirs)

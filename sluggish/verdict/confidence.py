@@ -1,9 +1,11 @@
 """Confidence is a rule, not a feeling: families that agree, coverage, contradictions."""
 
+from dataclasses import dataclass
+
 from sluggish.causes import Cause, Family, Level
 from sluggish.findings import Finding, Role, Strength
 from sluggish.hostlist import fold
-from sluggish.verdict.case import Case, agrees, same_node
+from sluggish.verdict.case import Case, agrees
 from sluggish.verdict.coverage import NAMES, holes
 from sluggish.verdict.model import Confidence
 from sluggish.verdict.tree import Kind, Question
@@ -41,53 +43,66 @@ def families_of(chosen: tuple[Finding, ...], case: Case) -> tuple[Family, ...]:
     families = [f.family for f in chosen if f.family and f.strength is not Strength.WEAK]
     if chosen and any(agrees(f, case) for f in chosen):
         families.append(Family.COLLECTIVE)
+    mine, accused = frozenset(chosen), _accused(chosen)
     for finding in case.findings:
-        if finding.strength is Strength.WEAK or finding.family is None:
+        if finding.strength is Strength.WEAK or finding.family is None or finding in mine:
             continue
-        if finding.role in (Role.ROOT, Role.CONSEQUENCE) and _same_spot(finding, chosen, case):
+        if finding.role in (Role.ROOT, Role.CONSEQUENCE) and _same_spot(finding, accused, case):
             families.append(finding.family)
     return tuple(dict.fromkeys(families))
 
 
-def _same_spot(finding: Finding, chosen: tuple[Finding, ...], case: Case) -> bool:
-    """Whether another finding accuses a rank or GPU that the verdict accuses."""
-    if finding in chosen or finding.rule in SHAPE_RULES:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Accused:
+    """The places of the findings that carry the verdict."""
+
+    ranks: frozenset[int]
+    gpus: frozenset[tuple[str | None, str]]
+    ports: frozenset[tuple[str | None, str]]
+    nodes: frozenset[str]
+    """Nodes that are accused as a whole, without their domain."""
+
+
+def _accused(chosen: tuple[Finding, ...]) -> _Accused:
+    spots = [s for f in chosen for s in f.spots]
+    return _Accused(
+        ranks=frozenset(s.rank for s in spots if s.rank is not None),
+        gpus=frozenset((s.node, s.gpu_pci) for s in spots if s.gpu_pci),
+        ports=frozenset((s.node, s.hca) for s in spots if s.hca),
+        nodes=frozenset(
+            s.node.split(".")[0]
+            for s in spots
+            if s.node and s.rank is None and not s.gpu_pci and not s.hca
+        ),
+    )
+
+
+def _same_spot(finding: Finding, accused: _Accused, case: Case) -> bool:
+    """Whether another finding accuses a rank, GPU or port that the verdict accuses."""
+    if finding.rule in SHAPE_RULES:
         return False
-    mine = {s.rank for s in finding.spots if s.rank is not None}
-    ranks = {s.rank for f in chosen for s in f.spots if s.rank is not None}
-    if mine & ranks:
-        return True
-    gpus = {(s.node, s.gpu_pci) for f in chosen for s in f.spots if s.gpu_pci}
-    if any((s.node, s.gpu_pci) in gpus for s in finding.spots):
-        return True
-    ports = {(s.node, s.hca) for f in chosen for s in f.spots if s.hca}
-    if any((s.node, s.hca) in ports for s in finding.spots):
-        return True
-    return _at_node_of(mine, chosen, case)
-
-
-def _at_node_of(ranks: set[int], chosen: tuple[Finding, ...], case: Case) -> bool:
-    """A rank's own sign supports a finding about its whole node."""
-    nodes = [s.node for f in chosen for s in f.spots if s.node and s.rank is None and not s.gpu_pci
-             and not s.hca]  # fmt: skip
-    for rank in ranks:
-        place = case.places.get(rank)
-        if place and place.node and any(same_node(place.node, n) for n in nodes):
+    for spot in finding.spots:
+        if spot.rank is not None and spot.rank in accused.ranks:
             return True
+        if (spot.node, spot.gpu_pci) in accused.gpus or (spot.node, spot.hca) in accused.ports:
+            return True
+        place = case.places.get(spot.rank) if spot.rank is not None else None
+        if place and place.node and place.node.split(".")[0] in accused.nodes:
+            return True  # a rank's own sign supports a finding about its whole node
     return False
 
 
 def _blindness(tree: tuple[Question, ...], case: Case) -> str | None:
     """What keeps the coverage from being full: the hardware questions on every node."""
-    found: dict[str, list[str]] = {}
+    found: dict[str, dict[str, None]] = {}
     for question in tree:
         if question.id not in ("node", "memory", "gpu", "fabric"):
             continue
         for node, missing in holes(question, case).items():
             for probe, _ in missing:
-                nodes = found.setdefault(probe, [])
-                if node and node not in nodes:
-                    nodes.append(node)
+                nodes = found.setdefault(probe, {})
+                if node:
+                    nodes[node] = None
     if not found:
         return None
     parts = [

@@ -104,9 +104,10 @@ def _by_pid(view: View, moved: list[ProcessDelta]) -> Iterator[_Missing]:
     look = view.one(Look)
     start = look.job_started_at if look else None
     named: dict[int, tuple[str, int]] = {}
+    world = max((line.world_size for line in view.all(NcclInit)), default=0)
     for init in view.all(NcclInit):
         old = start is not None and init.at is not None and init.at < start - SKEW
-        if init.node and init.pid and init.world_size == _world(view) and not old:
+        if init.node and init.pid and init.world_size == world and not old:
             named[init.rank] = (init.node, init.pid)
     for record in view.all(RankRecord):
         if record.node and record.pid:
@@ -116,10 +117,6 @@ def _by_pid(view: View, moved: list[ProcessDelta]) -> Iterator[_Missing]:
     for rank, (node, pid) in sorted(named.items()):
         if node in comparable and (node, pid) not in there:
             yield _Missing(node=node, rank=rank, pid=pid, how="is no longer there")
-
-
-def _world(view: View) -> int:
-    return max((line.world_size for line in view.all(NcclInit)), default=0)
 
 
 def _by_count(

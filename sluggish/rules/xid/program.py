@@ -1,11 +1,11 @@
 """GPU-APP-XID and GPU-ECHO: what a program did to its GPU, and lines that only follow."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sluggish.catalog.xid import xid
 from sluggish.causes import Family
-from sluggish.correlate.bursts import after_pmu_failure, bursts
+from sluggish.correlate.bursts import after_pmu_failure, bursts, pmu_failures
 from sluggish.correlate.window import When
 from sluggish.correlate.xidrole import ECHOES, RECOVERY, role
 from sluggish.facts.derived import Look, Onset, Place
@@ -35,7 +35,7 @@ def gpu_app_xid(view: View) -> Iterator[Finding]:
     yield from mark_shared(found)
 
 
-def is_program_fault(fact: Xid, burst: Burst) -> bool:
+def is_program_fault(fact: Xid, failures: Sequence[Xid]) -> bool:
     """The code blames the program, and no failure of the GPU stands just before it."""
     entry = xid(fact.code)
     if entry is None or fact.code in ECHOES or fact.caused_by is not None:
@@ -43,7 +43,7 @@ def is_program_fault(fact: Xid, burst: Burst) -> bool:
     blames = entry.hang == "cause_app" or (
         entry.hang == "possible" and entry.fault == "application"
     )
-    return blames and not after_pmu_failure(fact, burst.xids)
+    return blames and not after_pmu_failure(fact, failures)
 
 
 def _of_burst(view: View, now: Scene, burst: Burst) -> Iterator[Finding]:
@@ -73,11 +73,12 @@ def _of_burst(view: View, now: Scene, burst: Burst) -> Iterator[Finding]:
 
 def _faults(burst: Burst) -> list[Xid]:
     """Program faults of the burst. Beside a failed GPU only those that other GPUs had before it."""
-    faults = [x for x in burst.xids if is_program_fault(x, burst)]
+    failures = pmu_failures(burst.xids)
+    faults = [x for x in burst.xids if is_program_fault(x, failures)]
     root = burst.root
-    if root is None or is_program_fault(root, burst):
+    if root is None or is_program_fault(root, failures):
         return faults
-    before = burst.xids[: burst.xids.index(root)]
+    before = frozenset(burst.xids[: burst.xids.index(root)])
     return [x for x in faults if x.pci != root.pci and x in before]
 
 
