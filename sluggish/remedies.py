@@ -48,11 +48,14 @@ def remedies(
     drains = () if verdict.shared else tuple(n for n in drain_nodes if is_node_name(n))
     drained = _drained(node_states)
     job_id = job.id if job and JOB_ID.match(job.id) else None
+    end = tuple(_end(verdict, findings, job, job_id, drains))
+    repair = tuple(_repair(verdict, findings, job_id, drains, drained))
+    # a start on storage that does not answer hangs again: look and mend before the job goes
+    ordered = (*repair, *end) if verdict.subtype == "storage" else (*end, *repair)
     steps = [
         *_keep_off(verdict, findings, job_id, drains, drained, {s.node for s in node_states}),
         *_first_look(verdict, job_id),
-        *_end(verdict, findings, job, job_id),
-        *_repair(verdict, findings, job_id, drains, drained),
+        *ordered,
         *_housekeeping(findings),
     ]
     return tuple(_numbered(steps))
@@ -144,7 +147,11 @@ def _first_look(verdict: Verdict, job_id: str | None) -> Iterable[dict[str, Any]
 
 
 def _end(
-    verdict: Verdict, findings: Sequence[Finding], job: Job | None, job_id: str | None
+    verdict: Verdict,
+    findings: Sequence[Finding],
+    job: Job | None,
+    job_id: str | None,
+    drains: Sequence[str],
 ) -> Iterable[dict[str, Any]]:
     state = (job.state or "").upper() if job else ""
     if verdict.cause in KEEPS_RUNNING or verdict.subtype in WAITS or state in ENDED:
@@ -152,16 +159,20 @@ def _end(
     nodes = _nodes_of(verdict.culprits)
     again = bool(job and job.requeue) and verdict.cause not in NEEDS_A_FIX
     saved = _last_checkpoint(findings)
+    again_there = "; nothing keeps it off the same node" * bool(
+        _at_hardware(verdict) and not drains
+    )
     if again:
         yield {
             "title": "end the job and let it start again",
-            "effect": f"runs the script from line 1{saved}; Slurm forgets this run's node list",
+            "effect": "runs the script from line 1"
+            f"{saved}; Slurm forgets this run's node list{again_there}",
             "commands": [f"scontrol requeue {job_id}"] if job_id else [],
             "disruptive": True,
         }
         return
     why = "; started again without the fix it ends the same way" * (verdict.cause in NEEDS_A_FIX)
-    out = verdict.cause in (Cause.GPU_FAULT, Cause.IB_FAULT, Cause.NODE_DOWN) and not verdict.shared
+    out = _at_hardware(verdict)
     exclude = f", then start it again with --exclude={fold(nodes)}" if out and nodes else ""
     yield {
         "title": f"end the job{exclude}",
@@ -169,6 +180,11 @@ def _end(
         "commands": [f"scancel {job_id}"] if job_id else [],
         "disruptive": True,
     }
+
+
+def _at_hardware(verdict: Verdict) -> bool:
+    hardware = (Cause.GPU_FAULT, Cause.IB_FAULT, Cause.NODE_DOWN)
+    return verdict.cause in hardware and not verdict.shared
 
 
 def _last_checkpoint(findings: Sequence[Finding]) -> str:

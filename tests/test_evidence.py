@@ -359,7 +359,16 @@ def test_a_host_that_another_file_shows_is_found_in_any_name(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("name", "rank"),
-    [("nccl_trace_rank_3", 3), ("dump.11.pkl", 11), ("nccl_trace_rank_0007.json", 7), ("d", None)],
+    [
+        ("nccl_trace_rank_3", 3),
+        ("dump.11.pkl", 11),
+        ("nccl_trace_rank_0007.json", 7),
+        ("d", None),
+        ("attachment-1", None),
+        ("file (4)", None),
+        ("3f9a01b7", None),
+        ("job77_12", 12),
+    ],
 )
 def test_the_rank_of_a_dump_is_the_last_number_of_its_name(
     tmp_path: Path, name: str, rank: int | None

@@ -121,7 +121,7 @@ def test_coalesced_collectives_become_one_operation():
     sizes = [([[8]], [[16]]), ([[4]], [[8]])]
     recorder.complete(recorder.coalesced(world, "_all_gather_base", sizes, at_ns=T), at_ns=T + 9)
     recorder.coalesced(world, "_all_gather_base", sizes, at_ns=T + 99)
-    (head,) = heads(parse(pickled(recorder.dump())))
+    (head,) = heads(parse(pickled(recorder.dump()), Origin(rank=0)))
     assert [(op.seq, op.op, op.in_sizes) for op in head.pending] == [
         (2, "_all_gather_base", ((8,), (4,)))
     ]
@@ -138,7 +138,7 @@ def test_run_ahead_is_capped_and_the_oldest_are_kept():
     recorder = Recorder(rank=0, groups=(world,))
     for i in range(500):
         recorder.collective(world, "all_reduce", [[8]], [[8]], at_ns=T + i)
-    (head,) = heads(parse(pickled(recorder.dump())))
+    (head,) = heads(parse(pickled(recorder.dump()), Origin(rank=0)))
     assert (head.pending[0].seq, len(head.pending), head.last_enqueued) == (1, 32, 500)
 
 
@@ -298,3 +298,12 @@ def test_sniff_knows_dumps_by_content_only():
 def test_only_plain_opcodes_are_in_a_real_dump():
     names = {op.name for op, _, _ in pickletools.genops(pickled(small().dump()))}
     assert not names & {"GLOBAL", "REDUCE", "BUILD", "INST", "OBJ", "NEWOBJ"}
+
+
+def test_a_rank_that_is_not_in_the_dumps_groups_is_a_wrong_name():
+    from fr_scenes import tp_dp
+
+    content = tp_dp(2, 4).files()[5]
+    assert list(flight_recorder.parse(content, Origin(rank=5, path="dump_5")))
+    with pytest.raises(ValueError, match="says rank 6"):
+        list(flight_recorder.parse(content, Origin(rank=6, path="dump_6")))

@@ -30,6 +30,12 @@ _NOT_HOSTS = re.compile(
     r"(?:localhost|(?:\d+\.)+\d+|gpu\d|(?:rank|job|gpu|mlx\d?|ib|step)_?\d{0,2})\Z"
 )
 _RANK_BEFORE_NUMBER = re.compile(r"(?:rank|task|proc)[-_.=]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_MAIL_NAME = re.compile(
+    r"(?:attach(?:ment)?|files?|image|img|blob|download|part|unnamed|noname|doc(?:ument)?|untitled"
+    r"|copy|tmp|upload)[-_. (]*\d*\Z|\A(?=.*[a-f])(?=.*\d)[0-9a-f]{6,}\Z",
+    re.IGNORECASE,
+)
+"""Names that a mail program or a hash gave: their number is no rank."""
 _LAST_NUMBER = re.compile(r"(?:^|[^\d])(\d{1,6})\Z")
 _SAMPLE = re.compile(r"[._-](a|b|before|after|first|second|1|2)\Z", re.IGNORECASE)
 _ENDINGS = re.compile(r"(?:\.(?:txt|log|out|err|json|xml|csv|pkl|pickle|bin|dump|gz))+\Z")
@@ -136,6 +142,8 @@ def rank_of(path: str, *, dump: bool) -> int | None:
     named = _RANK_BEFORE_NUMBER.search(stem)
     if named:
         return int(named[1])
+    if _MAIL_NAME.search(stem):
+        return None
     last = _LAST_NUMBER.search(stem) if dump else None
     if last and _looks_like_host(_bare(re.split(r"[_.\s]+", stem)[-1]), frozenset()):
         return None  # `trace_gpu-07`: the number is the node's

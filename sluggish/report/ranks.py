@@ -200,7 +200,8 @@ def _lines(answer: RanksAnswer) -> Iterator[tuple[str, str]]:
         )
     for ranks, doing in answer.stacks[:4]:
         yield "STACKS", f"ranks {fold_numbers(ranks)}: {doing}"
-    waiting = [group for group in answer.groups if group.waiting]
+    hangs = answer.state != State.NONE
+    waiting = [group for group in answer.groups if group.waiting and hangs]
     for group in waiting[:MOST_GROUPS]:
         yield "GROUP", _group_words(group)
     if len(waiting) > MOST_GROUPS:

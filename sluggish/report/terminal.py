@@ -14,6 +14,7 @@ WIDTH = 100
 MOST_EVIDENCE = 9
 MOST_CULPRITS = 4
 MOST_GAPS = 7
+MOST_UNREAD = 3
 MOST_HOUSEKEEPING = 4
 NEEDS = {"root": "root", "slurm administrator": "a Slurm administrator"}
 NO_NODE_AT_FAULT = (
@@ -204,7 +205,7 @@ def _since(d: Diagnosis) -> str:
         times = f"{words.clock(onset.earliest, d.taken_at)} to {times}"
     parts = [f"{times}, from {onset.source}"]
     if verdict.cost_gpu_hours is not None:
-        parts.append(f"{verdict.cost_gpu_hours:.1f} GPU-hours")
+        parts.append(f"{verdict.cost_gpu_hours:.1f} GPU-hours lost")
     if verdict.victims:
         some = words.ranks(verdict.victims)
         which = f" ({some})" if len(some) <= 24 else ""
@@ -242,7 +243,8 @@ def _rows(d: Diagnosis) -> list[tuple[str, list[Finding]]]:
         return (not mine, shown.index(head.role), order.index(head.strength))
 
     rows = sorted(groups.values(), key=weight)
-    return [("✗" if group[0].role is Role.ROOT else "·", group) for group in rows]
+    bad = "✓" if d.verdict.cause is Cause.PROGRESSING else "✗"
+    return [(bad if group[0].role is Role.ROOT else "·", group) for group in rows]
 
 
 def _finding(glyph: str, group: list[Finding], d: Diagnosis, look: Look) -> list[str]:
@@ -338,8 +340,9 @@ def _why_no_drain(d: Diagnosis) -> str:
 
 def _not_checked(d: Diagnosis, look: Look) -> Iterator[str]:
     yield "NOT CHECKED"
-    lines = [*_gaps(d.verdict.not_checked)]
-    lines += [f"{gone.path}: {gone.why}" for gone in d.unread]
+    unread = [f"{gone.path}: {gone.why}" for gone in d.unread]
+    # what was given and not read comes first: the reader believes that it was looked at
+    lines = [*unread[:MOST_UNREAD], *_gaps(d.verdict.not_checked), *unread[MOST_UNREAD:]]
     if not lines:
         yield " · nothing that this version knows how to look at"
     for line in lines[:MOST_GAPS]:
@@ -351,7 +354,10 @@ def _not_checked(d: Diagnosis, look: Look) -> Iterator[str]:
         next((f.rule for f in d.findings if f.role is Role.ROOT), ""),
     )
     hint = f"   sluggish explain {rule}" if rule else ""
-    yield f" exit {EXIT_CODES[d.verdict.cause]}{hint}"
+    level = d.verdict.confidence.level
+    told = f"{d.verdict.cause}" + (f"/{d.verdict.subtype}" if d.verdict.subtype else "")
+    told += f" ({level})" if level else ""
+    yield f" exit {EXIT_CODES[d.verdict.cause]}   {told}{hint}"
 
 
 def _gaps(gaps: Iterable[NotChecked]) -> Iterator[str]:

@@ -96,13 +96,16 @@ def next_probe(
         return told.format(where=where)
     if subtype == "tie":
         return BY_SUBTYPE["tie"]
-    if case.phase.phase in (Phase.START_UP, Phase.UNKNOWN) and cause is Cause.RANK_DESYNC:
+    starting = case.phase.phase in (Phase.START_UP, Phase.UNKNOWN)
+    if starting and subtype == "missing_rank":
         return "on the node of the missing rank: does its process live (ps), what did it print last"
     if case.wait is None or not case.wait.observed:
         return "flight-recorder dumps or NCCL RAS would show which rank the others wait for"
     if case.wait.unobserved:
         ranks = ", ".join(str(r) for r in case.wait.unobserved[:4])
         return f"the state of rank {ranks}: is its process alive (ps), what does it do (py-spy)?"
+    if cause is Cause.RANK_DESYNC:
+        return "the kernel log and the processes of the ranks' nodes: is it only the code?"
     return "the probes under 'not checked' on the culprit's node"
 
 

@@ -53,6 +53,7 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
     only_active = newest - first + 1 != len(entries)
     last = {e["pg_id"]: e for e in entries}
     groups = _groups(dump, last)
+    _check_rank(groups, rank, gloo)
     status = _status(dump)
     tops = _tops(plain, {e["pg_id"]: e for e in plain} if p2p else last, p2p, gloo)
     posted = _posted_texts(p2p)
@@ -312,6 +313,18 @@ def user_frame(frames: Any) -> str | None:
         if not _LIBRARY.search(str(frame.get("filename"))):
             return told
     return first
+
+
+def _check_rank(groups: dict[Any, Group], rank: int, gloo: bool) -> None:
+    """A dump holds only groups of its own rank: a file name that says another rank is wrong.
+
+    Gloo's table is one entry that the last group overwrote, so it tells nothing.
+    """
+    for group in () if gloo else groups.values():
+        if group.ranks and rank not in group.ranks:
+            raise ValueError(
+                f"the file's name says rank {rank}, which is not in the dump's group {group.name}"
+            )
 
 
 def _groups(dump: dict[str, Any], last: dict[Any, Entry]) -> dict[Any, Group]:

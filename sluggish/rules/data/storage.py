@@ -225,7 +225,7 @@ def _all_clear(view: View, look: Look | None, moved: tuple[ProcessDelta, ...]) -
         return
     says = f"{len(asked)} network mounts answer {on_nodes(seen, blind)}"
     if any(d.role != "other" for d in moved):
-        says += ", no process of the job stuck in D"
+        says += ", no process of the job stuck on storage"
     yield Finding(
         node=None,
         subject="storage",

@@ -151,7 +151,7 @@ def _all_clear(states: list[NodeState], look: Look | None) -> Finding:
         subject="job",
         role=Role.ALL_CLEAR,
         strength=Strength.STRONG,
-        says=f"no node is down or mute to Slurm {where}",
+        says=f"no node is down or silent to Slurm {where}",
         source="scontrol",
     )
 
