@@ -227,7 +227,8 @@ def test_the_all_clear_counts_mounts_and_names_the_blind_node() -> None:
     (found,) = run("DATA-STORAGE", good, *both(11, rank=3), LOOK)
     assert found.role is Role.ALL_CLEAR
     assert found.says == (
-        "1 network mounts answer on gpu-07; not seen on gpu-08, no process of the job stuck on storage"
+        "1 network mounts answer on gpu-07; not seen on gpu-08, "
+        "no process of the job stuck on storage"
     )
     unasked = Mount(node="gpu-07", path="/data", fstype="nfs")
     assert run("DATA-STORAGE", unasked, LOOK) == []
