@@ -85,6 +85,20 @@ KERNEL: dict[str, Case] = {
         "total-vm:1kB, anon-rss:1kB, file-rss:0kB, shmem-rss:0kB",
         UNKNOWN, says="not a process of the job",
     ),
+    "a fatal error on a GPU's bus": kernel(
+        "[ 7711.100010] nvidia 0000:41:00.0: AER: PCIe Bus Error: severity=Uncorrected (Fatal), "
+        "type=Inaccessible, (Unregistered Agent ID)",
+        GPU, place="0000:41:00.0", says="fatal PCIe error",
+    ),
+    "a corrected error on a GPU's bus": kernel(
+        "[ 7711.100010] nvidia 0000:41:00.0: PCIe Bus Error: severity=Corrected, type=Physical "
+        "Layer, (Receiver ID)",
+        UNKNOWN,
+    ),
+    "a video engine's exception": kernel(
+        "[ 411.101010] NVRM: Xid (PCI:0000:1b:00): 68, pid=9211, name=ffmpeg, NVDEC0 exception",
+        UNKNOWN, CRASH, says="Xid 68",
+    ),
     "a hung nvidia-smi": kernel(
         "INFO: task nvidia-smi:7171 blocked for more than 120 seconds.\n"
         "task:nvidia-smi      state:D stack:    0 pid: 7171 ppid:  7001 flags:0x00000004\n"
@@ -328,6 +342,12 @@ STACKS: dict[str, Case] = {
         "bob         60 52.0  2.4 91147008 1604628 ?    Sl   14:27  26:31 python -m train",
         DATA, says="zombies",
     ),
+    "a proxy without a slot, by gdb": file(
+        'Thread 1 (Thread 0x7f8a3c1ff740 (LWP 4411) "python"):\n'
+        "#0  0x00007f8a12345678 in ncclLocalOpAppend () from /usr/lib/libnccl.so.2\n"
+        "#1  0x00007f8a12345699 in SaveProxy () from /usr/lib/libnccl.so.2",
+        CONFIG, says="2.29.3",
+    ),
     "a kernel stack in NFS": file(
         "[<0>] rpc_wait_bit_killable+0x24/0xb0 [sunrpc]\n"
         "[<0>] nfs_wait_bit_killable+0x1e/0x90 [nfs]\n[<0>] vfs_read+0x9d/0x150",
@@ -398,6 +418,9 @@ COLLECTIVES: dict[str, Case] = {
         "ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in "
         "monitoring enqueued collectives.",
         UNKNOWN, says="the watchdog thread itself does not move on rank 4",
+    ),
+    "the part of RAS that tells the trouble": file(
+        RAS[RAS.index("#0-0"):], UNKNOWN, says="2 at #641 (ranks 12-13)",
     ),
     "one answer of RAS": file(RAS, UNKNOWN, says="2 at #641 (ranks 12-13); the lowest count"),
 }  # fmt: skip

@@ -60,6 +60,8 @@ def _fold(
             place, last = open_at.get(name, (None, None))
             if place is not None and near(last, at, span):
                 counts[place] = counts.get(place, 1) + 1
+                if isinstance(item, PcieError) and "pcieport" in kept[place].line:
+                    kept[place] = replace(kept[place], line=item.line)  # it names the driver
                 open_at[name] = (place, at or last)
                 continue
             open_at[name] = (len(kept), at)

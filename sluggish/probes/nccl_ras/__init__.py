@@ -29,11 +29,17 @@ _STATES = {"init_state", "async_error"}
 MAX_RANKS = 4_000_000
 
 
+# #0-0 (fa93daea854b060b) MISMATCH       (somebody mailed only the part that tells the trouble)
+_BLOCK = re.compile(rb"#\d{1,9}-\d{1,9} \([0-9a-f]{1,32}\) [A-Z]{4,20}\s")
+
+
 def sniff(head: bytes) -> bool:
     """The tables of the text form, or the JSON form's own keys."""
     if b"Job summary\n===" in head or b"Job summary\r\n===" in head:
         return b"Processes" in head or b"Communicators" in head
     if b"\nCommunicators..." in head and b"Ranks" in head:
+        return True
+    if _BLOCK.match(head.lstrip()):
         return True
     text = head.lstrip()
     return text[:1] == b"{" and b'"communicators"' in head and b'"collective_counts"' in head

@@ -26,8 +26,9 @@ _ROW = re.compile(
     r"^ {0,8}(?P<group>\d{1,9}) +(?P<comms>\d{1,9}) +\d{1,9} +[\d-]{1,20} +(?P<size>\d{1,9})"
     r" +\d{1,9} +(?P<status>[A-Z]{2,12}) +(?P<errors>[A-Z,]{2,40})\s*$"
 )
-_BLOCK = re.compile(
-    r"^#(?P<group>\d{1,9})-\d{1,9} \((?P<hash>[0-9a-f]{1,32})\) (?P<kind>[A-Z]{2,20})"
+BLOCK = re.compile(
+    r"^#(?P<group>\d{1,9})-\d{1,9} \((?P<hash>[0-9a-f]{1,32})\) (?P<kind>[A-Z]{2,20})",
+    re.MULTILINE,
 )
 _DIFFERENT = re.compile(r"^ *Communicator ranks have different (?P<what>\w{2,30})(?P<rest>.*)$")
 _MANY = re.compile(
@@ -65,7 +66,7 @@ class _State:
 
 def parse_text(text: str, origin: Origin) -> Iterator[RasReport | RasRank | RasCounts | Version]:
     """A report that is cut short yields what it shows, marked as not complete."""
-    if "Communicators..." not in text and "Job summary" not in text:
+    if not ("Communicators..." in text or "Job summary" in text or BLOCK.search(text)):
         raise ValueError("expected a RAS report: Job summary and Communicators")
     state = _State()
     sample = origin.sample or origin.path
@@ -115,7 +116,7 @@ def _read(line: str, state: _State, node: str | None, sample: str) -> None:
         state.statuses.add(row["status"])
         state.comms += int(row["comms"])
         return
-    block = _BLOCK.match(line)
+    block = BLOCK.match(line)
     if block:
         _close(state, node, sample)
         state.comm, state.section = block["hash"].lstrip("0") or "0", block["kind"]

@@ -10,13 +10,15 @@ from sluggish.causes import Family
 from sluggish.facts.collective import RankRecord, WatchdogTimeout
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.gpu import Gpu, SmiFailure
-from sluggish.facts.host import NodeIdentity
+from sluggish.facts.host import NodeIdentity, Stack
 from sluggish.facts.log import LogSign, LogSpan, ProcessExit, Progress, Version
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.hostlist import fold
 from sluggish.job import Job
 from sluggish.rules.config.common import root, stepped
 
+LEAKED = "ncclLocalOpAppend"
+"""NVIDIA/nccl commit 25368a7f and marin issue 7344: the waiting rank spins there for ever."""
 NEAR_TIMEOUT = 0.05
 """A bar that has run as long as the timeout, within 5 %, is what the others waited for."""
 RESTART = timedelta(minutes=10)
@@ -183,7 +185,7 @@ def _unloaded(view: View, moved: bool) -> Iterator[Finding]:
 @rule(
     "CFG-NCCLBUG",
     family=Family.COLLECTIVE,
-    needs=(Version, RankRecord),
+    needs=(Version, RankRecord, Stack),
     wants=(NodeIdentity,),
 )
 def cfg_ncclbug(view: View) -> Iterator[Finding]:
@@ -200,3 +202,17 @@ def cfg_ncclbug(view: View) -> Iterator[Finding]:
     for bug, version in known.values():
         # a version is no event: it explains a hang that nothing else explains
         yield root(f"NCCL {version}: {bug.title} ({bug.fix})", Strength.WEAK, source="NCCL version")
+    if not known:
+        yield from _by_stack(view.all(Stack))
+
+
+def _by_stack(stacks: Sequence[Stack]) -> Iterator[Finding]:
+    """A thread that spins for a free slot of NCCL's proxy: below 2.29.3 on ARM they leak."""
+    for stack in stacks:
+        if any(LEAKED in frame.function for frame in stack.frames[:3]):
+            yield root(
+                f"a thread stands in {LEAKED}: before NCCL 2.29.3 its slots leak on ARM hosts, "
+                "look which libnccl is loaded", Strength.WEAK, source="stacks",
+                quote=" < ".join(frame.function for frame in stack.frames[:4]),
+            )  # fmt: skip
+            return

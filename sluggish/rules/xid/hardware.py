@@ -255,14 +255,16 @@ def _unhurried(now: Scene, burst: Burst, root: Xid | None) -> Iterator[Finding]:
     told: set[tuple[str, int]] = set()
     for fact in burst.xids:
         entry = xid(fact.code)
-        keep = role(fact).hang == "no" and entry.fault in ("hardware", "fabric") if entry else True
+        keep = role(fact).hang == "no" if entry else True
         if not keep or (fact.pci, fact.code) in told or (root and fact.pci == root.pci and entry):
             continue
         told.add((fact.pci, fact.code))
         yield Finding(
             node=fact.node,
             subject=subject(now, fact.node, fact.pci),
-            role=Role.HOUSEKEEPING if entry else Role.CONTEXT,
+            role=Role.HOUSEKEEPING
+            if entry and entry.fault in ("hardware", "fabric")
+            else Role.CONTEXT,
             strength=Strength.WEAK,
             at=fact.at,
             says=f"Xid {fact.code}: {entry.meaning if entry else 'a code that is not known here'}"

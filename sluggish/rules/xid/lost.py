@@ -9,7 +9,7 @@ from sluggish.correlate.window import When
 from sluggish.correlate.xidrole import OFF_BUS, role
 from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.gpu import Gpu, GpuTrouble, SXid, Xid
-from sluggish.facts.host import KernelSpan
+from sluggish.facts.host import KernelSpan, PcieError
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.xid.common import (
     SOURCE,
@@ -31,28 +31,45 @@ SAME_LOSS = timedelta(minutes=5)
 _KINDS = {
     "fallen_off": ("off_bus", "reboot_node", "has fallen off the bus", Strength.DECISIVE),
     "gpu_lost": ("off_bus", "reboot_node", "is lost from the bus", Strength.STRONG),
+    "bus_error": ("off_bus", "reboot_node", "met a fatal PCIe error", Strength.STRONG),
     "init_failed": ("missing", "reboot_node", "did not initialise", Strength.STRONG),
     "reset_required": ("xid", "reset_gpu", "the driver wants a GPU reset", Strength.STRONG),
     "uvm_fatal": ("xid", "reboot_node", "unified memory fails until a reboot", Strength.DECISIVE),
     "nvlink": ("nvlink", "check_fabric", "an NVLink was not found at its peer", Strength.WEAK),
 }  # fmt: skip
-_OF_A_GPU = frozenset({"fallen_off", "gpu_lost", "init_failed"})
+_OF_A_GPU = frozenset({"fallen_off", "gpu_lost", "init_failed", "bus_error"})
 _WANTS = (Gpu, Xid, Look, Onset, Place)
 SWITCH_ECHO = 12028
 """Access to a dead GPU or process (driver: non-fatal); some tools call it fatal."""
 
 
-@rule("GPU-LOST", family=Family.KERNEL, needs=(GpuTrouble,), wants=_WANTS)
+@rule("GPU-LOST", family=Family.KERNEL, needs=(GpuTrouble, PcieError), wants=_WANTS)
 def gpu_lost(view: View) -> Iterator[Finding]:
     """The kernel log tells of a lost or unusable GPU without the word Xid."""
     now = scene(view)
-    found = [_trouble(now, t) for t in view.all(GpuTrouble) if not _told_by_xid(view, t)]
+    told = (*view.all(GpuTrouble), *_on_the_bus(view))
+    found = [_trouble(now, t) for t in told if not _told_by_xid(view, t)]
     yield from mark_shared(found)
+
+
+def _on_the_bus(view: View) -> Iterator[GpuTrouble]:
+    """Fatal PCIe errors of a device that the NVIDIA driver holds: in most the GPU is gone.
+
+    `nvidia 0000:41:00.0: AER: PCIe Bus Error: severity=Uncorrected (Fatal), ...`
+    """
+    lost = {(t.node, t.pci) for t in view.all(GpuTrouble)}
+    for error in view.all(PcieError):
+        ours = error.severity == "fatal" and "nvidia 0" in error.line
+        if ours and (error.node, error.pci) not in lost:
+            lost.add((error.node, error.pci))
+            yield GpuTrouble(
+                node=error.node, at=error.at, kind="bus_error", pci=error.pci, line=error.line
+            )
 
 
 def _told_by_xid(view: View, trouble: GpuTrouble) -> bool:
     """A loss is told by a 79 alone, other trouble by any Xid of that GPU that can be a cause."""
-    loss = trouble.kind in ("fallen_off", "gpu_lost")
+    loss = trouble.kind in ("fallen_off", "gpu_lost", "bus_error")
     return any(
         same_node(x.node, trouble.node)
         and trouble.pci in (None, x.pci)
