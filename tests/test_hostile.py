@@ -14,11 +14,15 @@ from pathlib import Path
 import pytest
 
 from sluggish.cli.screen import look_of
+from sluggish.diagnose import gather
 from sluggish.evidence.archive import unpack
 from sluggish.evidence.model import Bundle, Unread
-from sluggish.evidence.open import load
+from sluggish.evidence.open import load, text_of
 from sluggish.evidence.source import EvidenceError, Item
-from sluggish.probes import PROBES
+from sluggish.facts.gpu import Xid
+from sluggish.facts.host import HungTask, KernelSpan
+from sluggish.facts.origin import Origin
+from sluggish.probes import PROBES, gpu_samples, kernel_log
 
 IB = b"CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"
 
@@ -143,6 +147,34 @@ def test_a_file_without_a_size_is_never_read_as_an_empty_answer() -> None:
     bundle = read(Path("/proc/self/mounts"))
     assert bundle.evidence == ()
     assert "a file without a size" in bundle.unread[0].why
+
+
+def test_a_kernel_log_too_big_to_be_read_whole_tells_the_same_events(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = "".join(f"[70000.{n:06d}]  rpc_wait_{n}+0x24/0x90 [sunrpc]\n" for n in range(30))
+    told = (
+        "[70000.000000] NVRM: Xid (PCI:0000:ab:00): 79, pid=7, name=python, GPU has fallen off "
+        "the bus.\n[70000.000000] INFO: task python:4711 blocked for more than 120 seconds.\n"
+        "[70000.000000] Call Trace:\n" + stack
+    )
+    quiet = [f"[{n}.000000] usb 1-7: new high-speed USB device number {n}\n" for n in range(90_000)]
+    (tmp_path / "k.txt").write_text("".join([*quiet[:70_000], told, *quiet[70_000:]]))
+    whole = gather(read(tmp_path), PROBES)
+    monkeypatch.setattr(kernel_log, "WHOLE", 1 << 20)
+    (evidence,) = read(tmp_path).evidence
+    assert 0 < len(text_of(evidence, kernel_log)) < evidence.size / 2
+    windowed = gather(read(tmp_path), PROBES)
+    for kind in (Xid, HungTask):
+        assert windowed.all(kind) == whole.all(kind) != ()
+    assert windowed.all(KernelSpan)[0].last_at == whole.all(KernelSpan)[0].last_at
+
+
+def test_of_a_long_recording_of_samples_the_end_is_read() -> None:
+    head = "timestamp, index, utilization.gpu [%], power.draw [W]\n"
+    rows = (f"2026/11/24 03:00:00.000, 0, {n % 100} %, {n}.00 W\n" for n in range(60_000))
+    found = list(gpu_samples.parse(head + "".join(rows), Origin(node="a")))
+    assert (len(found), found[-1].power_w) == (50_000, 59_999.0)
 
 
 def shell(command: str) -> subprocess.CompletedProcess[str]:

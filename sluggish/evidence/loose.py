@@ -15,9 +15,9 @@ from sluggish.evidence.source import Item
 HEAD = 64 << 10
 MORE_WINDOWS = 6
 """Looks into a long file whose beginning and end no probe knows."""
-WINDOWED = ("job_log",)
-"""Read by windows, whatever their size."""
-MAX_WHOLE = 256 << 20
+WINDOWED = ("job_log", "kernel_log")
+"""Read by windows around their probe's needles, whatever their size."""
+MAX_WHOLE = 64 << 20
 """Of a file that is parsed whole; beyond it head and tail are read."""
 KEEP_HEAD, KEEP_TAIL = 8 << 20, 56 << 20
 BINARY_SHARE = 0.1

@@ -185,15 +185,18 @@ def _join(bundles: Sequence[Bundle]) -> Bundle:
 def text_of(evidence: Evidence, probe: ModuleType) -> str | bytes:
     """What the probe's `parse` wants: bytes, or the decoded text.
 
-    A job log may be larger than memory: its probe gets head, tail and the regions of its
-    `NEEDLES` (`AHEAD` gives those that need more behind them).
+    A log may be larger than memory: beyond `WHOLE` bytes its probe gets head, tail and the regions
+    of its `NEEDLES` (`AHEAD` gives those that need more behind them).
     """
     if getattr(probe, "BINARY", False):
         return evidence.open()
-    if probe.ID not in WINDOWED or evidence.window is None:
+    small = evidence.size <= getattr(probe, "WHOLE", 0)
+    if probe.ID not in WINDOWED or evidence.window is None or small:
         return decode(evidence.open())
     from sluggish.evidence.logscan import excerpt  # the scanner takes as long to load as a log
     from sluggish.evidence.logsource import window_source
 
     source = window_source(evidence.window, evidence.size)
-    return excerpt(source, probe.NEEDLES, ahead=probe.AHEAD).text
+    limits = {"each": probe.EACH} if hasattr(probe, "EACH") else {}
+    needles = [each if isinstance(each, bytes) else each.encode() for each in probe.NEEDLES]
+    return excerpt(source, needles, ahead=probe.AHEAD, **limits).text

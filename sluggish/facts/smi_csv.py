@@ -1,6 +1,8 @@
 """nvidia-smi's query CSV: header, rows, and whether it is one look or a window of samples."""
 
 import re
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 # utilization.gpu [%], power.draw [W], index   (nvidia_gpu_exporter, internal/captures)
@@ -21,6 +23,8 @@ _MEASURES = frozenset(
 )  # fmt: skip
 _NOT_A_GPU_QUERY = frozenset({"pid", "process_name", "used_gpu_memory", "retired_pages.address"})
 _LONGEST = 32_768
+MOST_ROWS = 50_000
+"""An hour of sixteen GPUs at 1 Hz: of a longer recording the end tells why the job stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +33,9 @@ class Csv:
 
     names: tuple[str, ...]
     rows: tuple[dict[str, str], ...]
+    """The last `MOST_ROWS` of them."""
+    count: int
+    """Rows in all."""
     repeats: bool
     """Some GPU has more than one row: samples over a window."""
     torn: int
@@ -40,7 +47,7 @@ class Csv:
     @property
     def mostly_rows(self) -> bool:
         """Whether the text is this CSV and not a log that holds some."""
-        return self.headers > 0 and self.lines - len(self.rows) - self.headers <= 4
+        return self.headers > 0 and self.lines - self.count - self.headers <= 4
 
 
 def header(line: str) -> tuple[str, ...] | None:
@@ -63,9 +70,8 @@ def header(line: str) -> tuple[str, ...] | None:
 def read(text: str, command: str | None = None) -> Csv | None:
     """The CSV of a text, or None. Headers may repeat; without one the command's list counts."""
     names = _of_command(command)
-    headers = lines = 0
-    rows: list[dict[str, str]] = []
-    torn = 0
+    headers = lines = torn = count = 0
+    rows: deque[dict[str, str]] = deque(maxlen=MOST_ROWS)
     for line in text.splitlines():
         lines += bool(line.strip())
         found = header(line)
@@ -79,11 +85,13 @@ def read(text: str, command: str | None = None) -> Csv | None:
             torn += 1
             continue
         rows.append(dict(zip(names, cells, strict=True)))
+        count += 1
     if names is None or not (headers or rows):
         return None
     return Csv(
         names=names,
         rows=tuple(rows),
+        count=count,
         repeats=_repeats(rows),
         torn=torn,
         lines=lines,
@@ -96,7 +104,7 @@ def _of_command(command: str | None) -> tuple[str, ...] | None:
     return tuple(name.lower() for name in match[1].split(",")) if match else None
 
 
-def _repeats(rows: list[dict[str, str]]) -> bool:
+def _repeats(rows: Iterable[dict[str, str]]) -> bool:
     """Masked captures have equal uuids: all identity columns together tell a GPU."""
     keys = [tuple(row.get(name) for name in _IDENTITY) for row in rows]
     return len(set(keys)) < len(keys)

@@ -9,6 +9,7 @@ Under MIG utilisation is `[N/A]` and power is of the whole board: no shape can b
 `nvidia-smi dmon` is read too; it prints no power limit and, without `-o DT`, no time.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
@@ -28,7 +29,6 @@ BINARY = False
 WINDOW_S = 10
 """The far side ends the loop after this long: the exit by a signal is its normal end."""
 
-_MOST = 2_000_000
 _PERIOD = timedelta(seconds=1)
 
 
@@ -48,13 +48,13 @@ def parse(text: str, origin: Origin) -> Iterator[GpuSample]:
     found = smi_csv.read(text, origin.command)
     any_row = False
     if found is not None:
-        for row in found.rows[:_MOST]:
+        for row in found.rows:
             sample = _of_csv(row, origin)
             if sample is not None:
                 any_row = True
                 yield sample
     else:
-        for sample in _of_dmon(text, origin):
+        for sample in deque(_of_dmon(text, origin), maxlen=smi_csv.MOST_ROWS):
             any_row = True
             yield sample
     if not any_row:

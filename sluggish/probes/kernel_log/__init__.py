@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
+from sluggish.evidence.logscan import GAP_MARK
 from sluggish.facts.fabric import FabricEvent
 from sluggish.facts.gpu import GpuTrouble, SXid, Xid
 from sluggish.facts.host import (
@@ -42,6 +43,12 @@ FACTS: tuple[type, ...] = (
 BINARY = False
 NEEDLES: tuple[str, ...] = (*nvidia.NEEDLES, *host.NEEDLES, *storage.NEEDLES, *devices.NEEDLES)
 """A line that holds none of these yields no fact."""
+AHEAD: dict[bytes, int] = {b"blocked for more": 6_000}
+"""Bytes wanted behind a needle in a log that is too big to be read whole: a stack follows."""
+WHOLE = 32 << 20
+"""Bytes that are read as they are; the kernel's ring and the journal of a boot are smaller."""
+EACH = 2_000
+"""Places kept of one needle in a bigger log."""
 
 LINE_LIMIT = 4096
 """Characters of a line that are looked at; the kernel's own lines end at about 1,000."""
@@ -211,6 +218,8 @@ class _Log:
         self.times, now, start = {}, None, 0
         while start < len(self.text):
             line = split(self._line_at(start), self.origin)
+            if self.text.startswith(GAP_MARK, start):
+                now = None  # the seconds of the lines that were left out are not known
             if line.delta is not None:
                 now = now + line.delta if now else None
             elif line.at:
