@@ -238,3 +238,14 @@ def test_a_mesh_has_every_row_and_column():
     assert [g.ranks for g in groups if g.desc == "tp"] == [(0, 1, 2), (3, 4, 5)]
     assert [g.ranks for g in groups if g.desc == "dp"] == [(0, 3), (1, 4), (2, 5)]
     assert len({g.name for g in fr.mesh((2, 3), ("dp", "tp"), hashed=True)}) == 6
+
+
+@pytest.mark.parametrize("name", ["loader_nfs", "mesh_cascade", "healthy"])
+def test_no_two_processes_of_a_node_share_a_pid(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    made = story(name, tmp_path_factory)
+    for path in made.path("directory").glob("nodes/*/rank_procs.a.txt"):
+        text = path.read_text()
+        pids = re.findall(r"^==> /proc/(\d+)/stat <==", text, re.MULTILINE)
+        assert len(pids) == len(set(pids)) == int(text.rsplit("\n", 2)[-2])

@@ -165,8 +165,8 @@ def main_stacks(world: World) -> None:
 
 
 def loader_workers(rank: Rank, n: int = 4, **state: Any) -> None:
-    """Data-loader workers of a rank."""
-    rank.workers = [{"off": 400 + 3 * k, **state} for k in range(n)]
+    """Data-loader workers of a rank; no two processes of a node share a pid."""
+    rank.workers = [{"off": 400 + 40 * rank.local + 3 * k, **state} for k in range(n)]
 
 
 LOADER_STACK = [
