@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from sluggish.cli.screen import look_of
-from sluggish.diagnose import gather
+from sluggish.diagnose import diagnose, gather
 from sluggish.evidence.archive import unpack
 from sluggish.evidence.model import Bundle, Unread
 from sluggish.evidence.open import load, text_of
@@ -167,7 +167,17 @@ def test_a_kernel_log_too_big_to_be_read_whole_tells_the_same_events(
     windowed = gather(read(tmp_path), PROBES)
     for kind in (Xid, HungTask):
         assert windowed.all(kind) == whole.all(kind) != ()
+    assert windowed.all(KernelSpan)[0].bytes_left_out > evidence.size / 2
     assert windowed.all(KernelSpan)[0].last_at == whole.all(KernelSpan)[0].last_at
+
+
+def test_what_was_read_of_a_big_log_is_said(tmp_path: Path) -> None:
+    filler = "2026-11-24 03:00:01,123 - INFO - nothing to see here\n" * 100_000
+    (tmp_path / "job.log").write_text("gpu-07:1:2 [0] NCCL INFO x\n" + filler)
+    told = diagnose(read(tmp_path)).verdict.not_checked
+    (gap,) = (gap for gap in told if gap.what.startswith("the rest of "))
+    assert gap.what.endswith("/job.log")
+    assert gap.why == "searched for known words; read around them, head and tail: 1.6 of 5.3 MB"
 
 
 def test_of_a_long_recording_of_samples_the_end_is_read() -> None:

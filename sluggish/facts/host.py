@@ -18,6 +18,8 @@ class KernelSpan:
     """When the log was read on the node: quiet up to here. None: known only to its last line."""
     source: str = ""
     """Form of its stamps: `dmesg`, `dmesg -T`, `journal`, `syslog`, ..."""
+    bytes_left_out: int = 0
+    """Of a log too big to be read whole: what holds no word that a reader knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

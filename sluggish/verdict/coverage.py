@@ -7,6 +7,7 @@ from datetime import datetime
 from sluggish.correlate.window import BEFORE_ONSET
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.host import KernelSpan
+from sluggish.facts.log import LogSpan
 from sluggish.facts.store import Facts
 from sluggish.hostlist import fold
 from sluggish.verdict.case import Case
@@ -161,7 +162,21 @@ def not_checked(tree: tuple[Question, ...], case: Case) -> tuple[NotChecked, ...
         NotChecked(what=NAMES.get(probe, probe), where=fold(nodes) if nodes else None, why=why)
         for (probe, why), nodes in found.items()
     ]
-    return (*out, *_of_collectives(case), *_always(case))
+    return (*out, *_read_in_part(case.facts), *_of_collectives(case), *_always(case))
+
+
+def _read_in_part(facts: Facts) -> Iterable[NotChecked]:
+    """Logs that were too big to be read line by line: what was, and how the rest was looked at."""
+    for log in facts.all(LogSpan):
+        if log.bytes_read < log.bytes_total:
+            slow = ", slowly, for hyperscan is not installed" if log.slow_road else ""
+            part = f"{log.bytes_read / 1e6:.1f} of {log.bytes_total / 1e6:.1f} MB"
+            why = f"searched for known words{slow}; read around them, head and tail: {part}"
+            yield NotChecked(what=f"the rest of {log.path}", why=why)
+    for span in facts.all(KernelSpan):
+        if span.bytes_left_out:
+            why = f"searched for known words; {span.bytes_left_out / 1e6:.1f} MB not read"
+            yield NotChecked(what="the rest of the kernel log", where=span.node, why=why)
 
 
 def _of_collectives(case: Case) -> list[NotChecked]:

@@ -71,6 +71,8 @@ _SOURCES = {
     "seconds": "dmesg", "ctime": "dmesg -T", "iso": "ISO stamps", "unix": "journalctl",
     "syslog": "syslog", "delta": "dmesg -e", "minute": "dmesg -e", "kmsg": "/dev/kmsg",
 }  # fmt: skip
+# [... 123456 bytes not read ...]       written by sluggish/evidence/logscan.py
+_LEFT_OUT = re.compile(rf"^{re.escape(GAP_MARK)}([0-9]{{1,18}}) bytes not read", re.MULTILINE)
 _BOOT_LINES = ("Linux version ", "Booting Linux on")
 
 
@@ -160,6 +162,7 @@ class _Log:
                 from_boot=boot,
                 source=_SOURCES.get(forms[0], "") if forms else "",
                 until=self.origin.taken_at if live else None,
+                bytes_left_out=sum(int(gap[1]) for gap in _LEFT_OUT.finditer(self.text)),
             )
 
     def _hits(self) -> list[int]:
