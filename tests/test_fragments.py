@@ -322,6 +322,20 @@ SETTINGS: dict[str, Case] = {
     ),
 }  # fmt: skip
 
+SMI: dict[str, Case] = {
+    "a row of the table with errors": file(
+        "|   3  NVIDIA A100-SXM4-80GB          Off | 00000000:4D:00.0 Off |                ERR! |\n"
+        "|ERR!  ERR! ERR!             ERR! / ERR!  |     0MiB / 81920MiB |    ERR!      Default |",
+        GPU, UNKNOWN, place="0000:4d:00.0",
+    ),
+    "remapped rows as CSV prints them": file(
+        "gpu_uuid, remapped_rows.correctable, remapped_rows.uncorrectable, remapped_rows.pending, "
+        "remapped_rows.failure\n"
+        "GPU-11111111-2222-3333-4444-555555555556, 0, 8, 0, 1",
+        GPU, says="row remapping failed",
+    ),
+}  # fmt: skip
+
 STACKS: dict[str, Case] = {
     "a loader's queue, by py-spy": file(
         'Thread (idle): "MainThread"\n    wait (threading.py:359)\n    get (queue.py:180)\n'
@@ -425,7 +439,7 @@ COLLECTIVES: dict[str, Case] = {
     "one answer of RAS": file(RAS, UNKNOWN, says="2 at #641 (ranks 12-13); the lowest count"),
 }  # fmt: skip
 
-CASES = {**COLLECTIVES, **KERNEL, **ENDS, **CUDA, **START, **FABRIC, **SETTINGS, **STACKS}
+CASES = {**COLLECTIVES, **KERNEL, **ENDS, **CUDA, **START, **FABRIC, **SETTINGS, **SMI, **STACKS}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())

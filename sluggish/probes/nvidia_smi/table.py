@@ -28,9 +28,17 @@ _PROCESS = re.compile(
 )
 
 
+# |   3  NVIDIA A100-SXM4-80GB        Off | 00000000:4D:00.0 Off |                  ERR! |
+_ROW = re.compile(
+    r"^\| {1,4}\d{1,3} {1,4}\S[^|\n]{1,80}"
+    r"\| {0,4}[0-9A-F]{8}:[0-9A-F]{2}:[0-9A-F]{2}\.[0-7] +\w+ *\|",
+    re.MULTILINE,
+)
+
+
 def looks_like(text: str) -> bool:
-    """Its title line."""
-    return _TITLE.search(text) is not None
+    """Its title line, or a GPU's row where somebody mailed only that."""
+    return _TITLE.search(text) is not None or _ROW.search(text) is not None
 
 
 def is_all(text: str) -> bool:
@@ -43,6 +51,9 @@ def is_all(text: str) -> bool:
 def read(text: str, origin: Origin) -> Report:
     """The last table of the text. Without its process part it may have been cut: no count then."""
     titles = list(_TITLE.finditer(text))
+    if not titles:  # a row or two, cut out by hand: they count nothing
+        gpus = _gpus([line.rstrip()[:400] for line in text.splitlines()], None, None)
+        return Report(gpus=tuple(gpus), cut="the head of the table")
     title = titles[-1]
     above = text[: title.start()].rstrip("+-\r\n ").rpartition("\n")[2]
     at = v.moment(above, origin.utc_offset_s)
