@@ -148,7 +148,13 @@ def test_ctrl_c_ends_it_without_a_traceback_and_leaves_no_process(tmp_path):
 def interrupted(command: list[str | Path]) -> tuple[int, str, list[str]]:
     """Exit code and stderr of a run that got SIGINT once it had workers, and who they were."""
     process = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        # a test run in the background of a shell inherits "ignore SIGINT"
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     told = Path(f"/proc/{process.pid}/task/{process.pid}/children")
     workers_seen: list[str] = []
