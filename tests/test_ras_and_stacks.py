@@ -289,3 +289,11 @@ def test_a_public_dump_of_the_recorder_is_read():
     assert (record.version, head.group.ranks) == ("2.5", (0, 1))
     assert (head.last_enqueued, head.last_completed, head.pending) == (2, 2, ())
     assert head.arrivals == (1, 1724779239936775119, 1724779239975811724)
+
+
+def test_a_public_faulthandler_report_is_read():
+    text = (CAPTURES / "stacks/cpython_faulthandler.txt").read_text()
+    assert stacks.sniff(text.encode())
+    (found,) = stacks.parse(text, Origin())
+    assert [frame.function for frame in found.frames] == ["string_at", "<module>"]
+    assert (found.frames[0].line, found.main, found.source) == (486, True, "faulthandler")

@@ -35,9 +35,10 @@ _PYSPY_FRAME = re.compile(
 )
 # Current thread 0x00007f32b77fe6c0 (most recent call first):
 # Thread 0x00007f32dce70b80 [name] (most recent call first):          (CPython 3.13 names threads)
+# Stack (most recent call first):                 (no thread state; "Traceback" in old versions)
 _FAULT = re.compile(
-    r"^(?P<current>Current thread|Thread) (?P<id>0x[0-9a-f]{1,16})(?: \[(?P<name>[^\]]{0,200})\])?"
-    r" \(most recent call first\):"
+    r"^(?P<current>Current thread|Thread|Stack|Traceback)(?: (?P<id>0x[0-9a-f]{1,16}))?"
+    r"(?: \[(?P<name>[^\]]{0,200})\])? \(most recent call first\):"
 )
 #   File "/opt/train/train.py", line 56 in step
 _FAULT_FRAME = re.compile(
