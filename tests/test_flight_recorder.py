@@ -150,6 +150,32 @@ def test_the_compact_form_gives_the_same_facts_back():
         assert parse(compact) == facts
 
 
+@pytest.mark.parametrize(
+    ("real", "hostile", "says"),
+    [
+        (b'Z"', b'"', "zone"),
+        (b'"0-3"', b'"0-16777214"', "ranks below"),
+        (b'"0-3"', b'"' + b",".join([b"0-1000000"] * 99) + b'"', "ranks below"),
+        (b'["0","default_pg","0-3"]', b",".join([b'["0","x","0-1000000"]'] * 9), "members"),
+        (b'"rank":3', b'"rank":-5', "ranks below"),
+        (b'"rank":3', b'"rank":9999999999999999', "ranks below"),
+        (b"[[2,3]]", b"[[2,9223372036854775808]]", "64 dimensions"),
+    ],
+)
+def test_a_hostile_compact_form_ends_in_one_line(real: bytes, hostile: bytes, says: str):
+    whole = write_compact(parse(pickled(small().dump())))
+    assert real in whole
+    with pytest.raises(ValueError, match=says):
+        parse(whole.replace(real, hostile))
+
+
+def test_a_tensor_of_endless_size_is_refused():
+    dump = small().dump()
+    dump["entries"][-1]["input_sizes"] = [[10**30] * 100_000]
+    with pytest.raises(ValueError, match="64 dimensions"):
+        parse(pickle.dumps(dump, 2))
+
+
 def test_ranges_of_ranks():
     assert fold((0, 1, 2, 5, 7, 8)) == "0-2,5,7-8"
     assert tuple(unfold("0-2,5,7-8")) == (0, 1, 2, 5, 7, 8)

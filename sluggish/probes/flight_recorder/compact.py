@@ -5,16 +5,22 @@ Written where dumps arrive (or on a node), read like a dump. Group members are f
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import fields, replace
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from sluggish.facts.collective import Group, GroupHead, RankRecord
+from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
 from sluggish.facts.origin import Origin
-from sluggish.probes.flight_recorder.entries import MAX_RANK, make_group
+from sluggish.probes.flight_recorder.entries import MAX_RANK, check_sizes, make_group
 
+MAX_MEMBERS = 4 * MAX_RANK
+_TIMES = {
+    kind: tuple(f.name for f in fields(kind) if "datetime" in str(f.type))
+    for kind in (RankRecord, GroupHead, Collective)
+}
 _MARK = b'{"sluggish_flight_recorder":1,'
 _RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?\Z")
 
@@ -47,13 +53,29 @@ def read_compact(content: bytes, origin: Origin) -> Iterator[RankRecord | GroupH
         told = msgspec.json.decode(content)
         records = msgspec.convert(told["records"], list[RankRecord], strict=False)
         table = [_group(str(n), str(d), str(r)) for n, d, r in told["groups"]]
+        if sum(len(group.ranks) for group in table) > MAX_MEMBERS:
+            raise ValueError(f"expected at most {MAX_MEMBERS} members of groups")
         heads = msgspec.convert(told["heads"], list[tuple[int, GroupHead]], strict=False)
         facts = [replace(r, path=origin.path, node=r.node or origin.node) for r in records]
         placed = [replace(h, group=table[i], path=origin.path) for i, h in heads]
+        for fact in (*facts, *placed, *(c for h in placed for c in (*h.pending, *h.recent))):
+            _check(fact)
     except (msgspec.MsgspecError, RecursionError, LookupError, TypeError) as problem:
         raise ValueError(f"expected a compact flight recorder dump: {problem}") from None
     yield from facts
     yield from placed
+
+
+def _check(fact: RankRecord | GroupHead | Collective) -> None:
+    """A time without a zone cannot be compared; a rank or size beyond all machines is none."""
+    for name in _TIMES[type(fact)]:
+        at: datetime | None = getattr(fact, name)
+        if at is not None and at.tzinfo is None:
+            raise ValueError(f"expected a zone in {name}")
+    if isinstance(fact, Collective):
+        check_sizes((*fact.in_sizes, *fact.out_sizes))
+    elif not 0 <= fact.rank < MAX_RANK:
+        raise ValueError(f"expected ranks below {MAX_RANK}")
 
 
 @lru_cache(maxsize=65536)
@@ -75,11 +97,13 @@ def fold(ranks: tuple[int, ...]) -> str:
 
 def unfold(text: str) -> Iterator[int]:
     """`0-2,5` -> 0 1 2 5. ValueError for anything else."""
+    count = 0
     for part in text.split(",") if text else ():
         found = _RANGE.match(part)
         if not found:
             raise ValueError("expected ranges of ranks like 0-7,12")
         first, last = int(found[1]), int(found[2] or found[1])
-        if last >= MAX_RANK:
+        count += last - first + 1
+        if last >= MAX_RANK or count > MAX_RANK:
             raise ValueError(f"expected ranks below {MAX_RANK}")
         yield from range(first, last + 1)

@@ -20,7 +20,8 @@ PENDING_KEPT = (
 RECENT_KEPT = 3
 NEWEST = 64  # entries at the end that are asked for times; the ring is written oldest first
 ARRIVALS_KEPT = 16
-MAX_RANK = 1 << 24
+MAX_RANK = 1 << 20
+MAX_DIMS = 64  # of a tensor, as PyTorch limits itself
 
 _P2P = re.compile(r"(send|recv) (\d+)\s*(?:->|<-)\s*(\d+)\Z")  # `send 1->2`, `recv 2<-1`
 _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|/torch/")
@@ -279,7 +280,15 @@ def _collective(e: Entry, group: Group, nth_lost: bool, *, frames: bool = True) 
 
 
 def _sizes(sizes: Any) -> tuple[tuple[int, ...], ...]:
-    return tuple(tuple(int(n) for n in dims) for dims in sizes)
+    found = tuple(tuple(int(n) for n in dims) for dims in sizes)
+    check_sizes(found)
+    return found
+
+
+def check_sizes(sizes: tuple[tuple[int, ...], ...]) -> None:
+    """ValueError for what is no tensor: products of such numbers take minutes."""
+    if any(len(dims) > MAX_DIMS or any(not 0 <= n < 1 << 63 for n in dims) for dims in sizes):
+        raise ValueError("expected tensors of at most 64 dimensions, each below 2^63")
 
 
 def _peer(name: str, ranks: tuple[int, ...]) -> int | None:

@@ -18,7 +18,7 @@ except ImportError:  # not on Windows
     resource = None
 
 MAX_BYTES = 64 * 1024 * 1024  # 20,000 entries with 34 frames are 7.5 MB
-HEADROOM = 1 << 30
+HEADROOM = 256 << 20
 GROWTH = 24  # bytes of objects that one byte of a real dump becomes, with room to spare (seen: 12)
 
 _BROKEN = (
