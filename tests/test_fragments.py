@@ -188,7 +188,7 @@ ENDS: dict[str, Case] = {
         "[E ProcessGroupNCCL.cpp:490] Some NCCL operations have failed or timed out. Due to the "
         "asynchronous nature of CUDA kernels, subsequent GPU operations might run on "
         "corrupted/incomplete data.",
-        UNKNOWN,
+        UNKNOWN, says="its record, WorkNCCL(...), is not in what was given",
     ),
 }  # fmt: skip
 

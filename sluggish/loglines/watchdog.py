@@ -124,6 +124,7 @@ _SIGNS: tuple[tuple[str, str], ...] = (
     ("got stuck for", "watchdog_stuck"),
     ("Heartbeat monitor timed out", "watchdog_stuck"),
     ("possible GIL induced hang", "gil"),
+    ("Some NCCL operations have failed or timed out", "nccl_failed"),
     ("Observed flight recorder dump signal from another rank", "dump_signal_seen"),
     ("First PG on this rank to signal dumping", "dump_signal_first"),
     ("Connection closed by peer", "peer_closed"),

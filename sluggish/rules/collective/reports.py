@@ -15,8 +15,14 @@ def sync_watchdog(view: View) -> Iterator[Finding]:
     """Ranks report that a collective timed out, or that their watchdog itself is stuck."""
     lines = view.all(WatchdogTimeout)
     stuck = [s for s in view.all(LogSign) if s.kind == "watchdog_stuck"]
+    failed = [s for s in view.all(LogSign) if s.kind == "nccl_failed"]
     if stuck and not lines:
         yield _stuck_watchdogs(stuck)
+    elif failed and not lines:
+        yield _context(
+            failed[0],
+            "a collective failed or timed out; its record, WorkNCCL(...), is not in what was given",
+        )
     if not lines:
         return
     first = min(lines, key=lambda w: (w.at is None, w.at.timestamp() if w.at else 0.0, w.order))
@@ -41,15 +47,22 @@ def _stuck_watchdogs(stuck: list[LogSign]) -> Finding:
     """The heartbeat monitor speaks: no collective timed out, the watchdog thread does not run."""
     ranks = tuple(sorted({s.rank for s in stuck if s.rank is not None}))
     who = f" on {ranks_words(ranks)}" if ranks else ""
+    return _context(
+        stuck[0],
+        f"the watchdog thread itself does not move{who}: a CUDA or NCCL call, or the GIL, holds "
+        "it; no collective timed out",
+    )
+
+
+def _context(sign: LogSign, says: str) -> Finding:
     return Finding(
         node=None,
         subject="job",
         role=Role.CONTEXT,
         strength=Strength.WEAK,
-        at=min((s.at for s in stuck if s.at), default=None),
-        says=f"the watchdog thread itself does not move{who}: a CUDA or NCCL call, or the GIL, "
-        "holds it; no collective timed out",
-        quote=stuck[0].line,
+        at=sign.at,
+        says=says,
+        quote=sign.line,
         source="job log",
         subtype="hang",
     )
