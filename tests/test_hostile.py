@@ -142,6 +142,22 @@ def test_a_clock_out_of_this_world_is_unknown(seed: Path, seconds: float) -> Non
     assert (clock.uptime_s, clock.offset_s, clock.utc_offset_s) == (None, None, 0)
 
 
+def test_a_world_of_a_billion_ranks_is_none(seed: Path) -> None:
+    for file in seed.glob("nodes/*/rank_procs.*.txt"):
+        file.write_text(file.read_text().replace("WORLD_SIZE=16", "WORLD_SIZE=999999999"))
+    assert diagnose(read(seed)).summary.world_size == 16  # from NCCL's lines
+
+
+@pytest.mark.parametrize("rank", [10**12, -3])
+def test_a_rank_out_of_this_world_is_unknown(seed: Path, rank: int) -> None:
+    manifest = json.loads((seed / "manifest.json").read_text())
+    changed = [e | {"rank": rank} if e["rank"] == 5 else e for e in manifest["evidence"]]
+    edit(seed, evidence=changed)
+    bundle = read(seed)
+    assert {e.rank for e in bundle.evidence} == {None, *range(16)} - {5}
+    assert diagnose(bundle).verdict.cause == "rank_desync"
+
+
 @pytest.mark.skipif(not Path("/proc/self/mounts").exists(), reason="needs /proc")
 def test_a_file_without_a_size_is_never_read_as_an_empty_answer() -> None:
     bundle = read(Path("/proc/self/mounts"))

@@ -15,6 +15,7 @@ MAX_STDERR = 64 << 10
 MAX_SECONDS = 4e9
 """More than a century of uptime or of clock error is no measurement."""
 MAX_ZONE = 26 * 3600
+MAX_RANK = 1 << 20
 NODE_PROBES = (
     "identity",
     "kernel_log",
@@ -143,7 +144,7 @@ def _evidence(
         probe=entry.probe,
         path=entry.path or "",
         sample=entry.sample,
-        rank=entry.rank,
+        rank=entry.rank if entry.rank is not None and 0 <= entry.rank < MAX_RANK else None,
         command=entry.command,
         rights=entry.rights,
         started_at=sane(entry.started_at),

@@ -58,7 +58,7 @@ def _is_task(process: RankProcess, env: dict[str, str]) -> bool:
     """SLURM_PROCID is a rank only in a numeric step, and not in a launcher that starts ranks."""
     step = _whole(env.get("SLURM_STEP_ID"))
     launcher = any(word in process.cmdline for word in LAUNCHERS)
-    return step is not None and step < 0xFFFFFFF0 and not launcher
+    return step is not None and not launcher  # the batch step and others count from 2^32 down
 
 
 def _filled(
@@ -111,5 +111,6 @@ def _is_wrapper(process: RankProcess) -> bool:
 
 
 def _whole(text: str | None) -> int | None:
+    """A rank or a count of ranks: beyond a million it is none."""
     text = (text or "").strip()
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else None
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 6 else None
