@@ -1,5 +1,7 @@
 """Hostile and broken input through the whole flow: a clear line or an entry, no traceback."""
 
+import errno
+import gzip
 import io
 import json
 import os
@@ -15,10 +17,12 @@ import pytest
 
 from sluggish.cli.screen import look_of
 from sluggish.diagnose import diagnose, gather
+from sluggish.evidence import source
 from sluggish.evidence.archive import unpack
 from sluggish.evidence.model import Bundle, Unread
 from sluggish.evidence.open import load, text_of
-from sluggish.evidence.source import EvidenceError, Item
+from sluggish.evidence.source import EvidenceError, Item, open_regular
+from sluggish.facts.fabric import Port
 from sluggish.facts.gpu import Xid
 from sluggish.facts.host import HungTask, KernelSpan
 from sluggish.facts.origin import Origin
@@ -185,6 +189,34 @@ def test_a_kernel_log_too_big_to_be_read_whole_tells_the_same_events(
         assert windowed.all(kind) == whole.all(kind) != ()
     assert windowed.all(KernelSpan)[0].bytes_left_out > evidence.size / 2
     assert windowed.all(KernelSpan)[0].last_at == whole.all(KernelSpan)[0].last_at
+
+
+@pytest.mark.parametrize("reads", range(8))
+def test_a_file_that_vanishes_at_any_moment_is_an_entry_and_no_crash(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reads: int
+) -> None:
+    (tmp_path / "gpu-07.txt").write_bytes(IB)
+    (tmp_path / "gpu-08.gz").write_bytes(gzip.compress(IB))
+    left = [reads]
+
+    def failing(root: str, name: str) -> int:
+        left[0] -= 1
+        if left[0] < 0:
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+        return open_regular(root, name)
+
+    monkeypatch.setattr(source, "open_regular", failing)
+    bundle = read(tmp_path)
+    facts = gather(bundle, PROBES)
+    told = [*(one.why for one in bundle.unread), *(gap.why for gap in facts.gaps)]
+    seen = len(facts.all(Port))
+    assert seen == 2 or any("No such file" in why for why in told)
+
+
+@pytest.mark.skipif(not Path("/proc/self/mem").exists(), reason="needs /proc")
+def test_a_file_that_only_gives_errors_is_one_line() -> None:
+    with pytest.raises(EvidenceError, match="not readable: Input/output error"):
+        read(Path("/proc/self/mem"))
 
 
 def test_what_was_read_of_a_big_log_is_said(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A disk that takes no more of a report."""
 
 app = typer.Typer(

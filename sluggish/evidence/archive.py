@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import IO, cast
 
 from sluggish.evidence.model import Unread
-from sluggish.evidence.source import MAX_FILES, MAX_NAME, EvidenceError, Item, time_of
+from sluggish.evidence.source import MAX_FILES, MAX_NAME, EvidenceError, Item, time_of, unreadable
 from sluggish.evidence.spool import CHUNK, Limits, Spool, Unzipped
 
 BLOCK = 512
@@ -44,19 +44,29 @@ def is_tar_inside(item: Item) -> bool:
     return is_tar(head) or (head[:2] == GZIP and is_tar(_first(item, Limits())))
 
 
+def is_archive(item: Item) -> bool:
+    """The same for a file that may vanish meanwhile."""
+    try:
+        return is_tar_inside(item)
+    except OSError:
+        return False
+
+
 def unpack(item: Item, limits: Limits | None = None) -> list[Item | Unread]:
     """What lies in a file: the members of an archive, or the file unzipped, or the file itself."""
     limits = limits or Limits()
-    if item.packed and is_tar_inside(item):
-        return [Unread(path=item.name, why="an archive in an archive: unpack it first")]
-    head = item.read(0, BLOCK)
     try:
+        if item.packed and is_tar_inside(item):
+            return [Unread(path=item.name, why="an archive in an archive: unpack it first")]
+        head = item.read(0, BLOCK)
         if head[:2] == GZIP:
             return _unzip(item, limits)
         if is_tar(head):
             return list(_members(item, _Plain(item), limits))
     except EvidenceError as problem:
         return [Unread(path=item.name, why=str(problem))]
+    except OSError as problem:
+        return [unreadable(item.name, problem)]
     return [item]
 
 

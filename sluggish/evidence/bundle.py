@@ -10,7 +10,8 @@ from sluggish.evidence.model import SCHEMA, Bundle, Clock, Evidence
 from sluggish.evidence.source import EvidenceError, Item, sane
 
 MANIFEST = "manifest.json"
-MAX_MANIFEST = 256 << 20
+MAX_MANIFEST = 64 << 20
+"""Twenty thousand nodes and ranks are 10 MB."""
 MAX_STDERR = 64 << 10
 MAX_SECONDS = 4e9
 """More than a century of uptime or of clock error is no measurement."""
@@ -136,7 +137,7 @@ def _evidence(
         error, told = _missing(entry.path, damaged, refused)
     if item is not None:
         err = items.get(stderr_name(item.name))
-        told = err.read(0, MAX_STDERR).decode("utf-8", "replace") if err else ""
+        told = _stderr(err) if err else ""
         if item.truncated or (item.size > MAX_WHOLE and entry.probe not in WINDOWED):
             error = error or "truncated"
     return Evidence(
@@ -158,6 +159,13 @@ def _evidence(
         mtime=item.mtime if item else None,
         window=item.read if item else None,
     )
+
+
+def _stderr(item: Item) -> str:
+    try:
+        return item.read(0, MAX_STDERR).decode("utf-8", "replace")
+    except OSError as problem:
+        return f"its stderr is not readable: {problem.strerror or problem}"
 
 
 def _missing(path: str, damaged: bool, refused: Mapping[str, str]) -> tuple[str, str]:

@@ -10,7 +10,7 @@ from sluggish.evidence.archive import OTHER_PACKERS
 from sluggish.evidence.decode import decode
 from sluggish.evidence.model import Evidence, Unread
 from sluggish.evidence.naming import hosts_in, node_of, own_host, rank_of, sample_of
-from sluggish.evidence.source import Item
+from sluggish.evidence.source import Item, unreadable
 
 HEAD = 64 << 10
 MORE_WINDOWS = 6
@@ -75,7 +75,7 @@ def _look(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:
     try:
         return _recognised(item, probes)
     except OSError as problem:
-        return Unread(path=item.name, why=f"not readable: {problem.strerror or problem}")
+        return unreadable(item.name, problem)
 
 
 def _recognised(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:
@@ -190,7 +190,10 @@ def _digest(item: Item) -> str:
 
     if item.size > (16 << 20):
         return ""
-    return hashlib.sha256(item.read(0, item.size)).hexdigest()
+    try:
+        return hashlib.sha256(item.read(0, item.size)).hexdigest()
+    except OSError:  # it vanished: reading it again will say so
+        return ""
 
 
 def _samples(found: list[Evidence]) -> list[Evidence]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
-from sluggish.evidence.archive import is_packed, is_tar_inside, unpack
+from sluggish.evidence.archive import is_archive, is_packed, unpack
 from sluggish.evidence.bundle import (
     MANIFEST,
     MAX_MANIFEST,
@@ -16,7 +16,7 @@ from sluggish.evidence.bundle import (
 from sluggish.evidence.decode import decode
 from sluggish.evidence.loose import WINDOWED, Seen, assemble, look_at
 from sluggish.evidence.model import Bundle, Evidence, Unread
-from sluggish.evidence.source import EvidenceError, Item, file_item, folder_items
+from sluggish.evidence.source import EvidenceError, Item, file_item, folder_items, unreadable
 from sluggish.text import safe
 
 MAX_BUNDLES = 1_000
@@ -78,7 +78,18 @@ def _groups(path: str) -> list[Group]:
     one = file_item(path)
     if isinstance(one, Unread):
         raise EvidenceError(f"{_shown(path)}: {one.why}")
-    return _archive_groups(unpack(one), path) if is_packed(one) else [_group([one], path)]
+    packed = _packed(one)
+    if isinstance(packed, Unread):
+        raise EvidenceError(f"{_shown(path)}: {packed.why}")
+    return _archive_groups(unpack(one), path) if packed else [_group([one], path)]
+
+
+def _packed(item: Item) -> bool | Unread:
+    """Whether a file is an archive or zipped; Unread where not even its beginning can be read."""
+    try:
+        return is_packed(item)
+    except OSError as problem:
+        return unreadable(item.name, problem)
 
 
 def _shown(path: str) -> str:
@@ -90,11 +101,12 @@ def _folder(path: str) -> list[Group]:
     plain: list[Item | Unread] = []
     groups: list[Group] = []
     for item in folder_items(path):
-        if isinstance(item, Unread) or not is_packed(item):
-            plain.append(item)
+        packed = item if isinstance(item, Unread) else _packed(item)
+        if isinstance(item, Unread) or isinstance(packed, Unread) or not packed:
+            plain.append(packed if isinstance(packed, Unread) else item)
             continue
         inside = unpack(item)
-        if is_tar_inside(item):
+        if is_archive(item):
             groups += _archive_groups(inside, os.path.join(path, item.name))
         else:
             plain += inside
@@ -151,7 +163,10 @@ def _split(group: Group) -> tuple[Bundle | None, list[Item | Unread]]:
     found = items.get(MANIFEST)
     if found is None:
         return None, list(group.items)
-    manifest = manifest_of(found.read(0, min(found.size, MAX_MANIFEST)), group.where)
+    try:
+        manifest = manifest_of(found.read(0, min(found.size, MAX_MANIFEST)), group.where)
+    except OSError as problem:
+        manifest = unreadable(MANIFEST, problem).why
     if isinstance(manifest, str):
         rest = [item for item in group.items if item is not found]
         return None, [*rest, Unread(path=found.name, why=manifest)]

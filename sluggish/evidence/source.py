@@ -57,6 +57,11 @@ def sane(at: datetime | None) -> datetime | None:
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
 
 
+def unreadable(name: str, problem: OSError) -> Unread:
+    """A file that cannot be read, or no longer: it vanished, its disk is dying."""
+    return Unread(path=name, why=f"not readable: {problem.strerror or problem}")
+
+
 def open_regular(root: str, name: str) -> int:
     """A read-only descriptor of `root/name`, no component below `root` followed if it is a link.
 
@@ -143,7 +148,7 @@ def _item(root: str, name: str, *, shown: str) -> Item | Unread:
     try:
         found = open_regular(root, name)
     except OSError as problem:
-        return Unread(path=shown, why=f"not readable: {problem.strerror or problem}")
+        return unreadable(shown, problem)
     info = os.fstat(found)
     os.close(found)
     return Item(
