@@ -27,6 +27,8 @@ from sluggish.facts.gpu import Xid
 from sluggish.facts.host import HungTask, KernelSpan
 from sluggish.facts.origin import Origin
 from sluggish.probes import PROBES, gpu_samples, kernel_log
+from sluggish.report import terminal
+from sluggish.report.json import render
 
 IB = b"CA 'mlx5_0'\n\tCA type: MT4129\n\tNumber of ports: 1\n\tPort 1:\n\t\tState: Active\n"
 
@@ -276,3 +278,23 @@ def test_the_screen_fits_a_narrow_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
     assert look_of(Terminal()).width == width
+
+
+HOSTILE_NAMES = (
+    "gpu-07;reboot", "$(reboot)", "`reboot`", "-rf", "gpu 07", "gpu-07\nreboot", "\x1b[2Jgpu-07",
+    "\u202egpu-07", "<b>gpu-07</b>", "../gpu-07", "{node}", "gpu-07\\", "ｇpu-07", "a" * 300,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE_NAMES)
+def test_a_hostile_node_name_reaches_no_command_and_no_terminal(tmp_path: Path, name: str) -> None:
+    root = unpacked("xid79", tmp_path / "story")
+    manifest = (root / "manifest.json").read_text()
+    (root / "manifest.json").write_text(manifest.replace('"gn-22"', json.dumps(name)))
+    diagnosis = diagnose(read(root))
+    for remedy in diagnosis.remedies:
+        assert not any(name in command for command in remedy.commands)
+    assert name not in (diagnosis.verdict.next_probe or "")
+    for text in (render(diagnosis), terminal.render(diagnosis, explain=True)):
+        assert "\x1b" not in text
+        assert "\u202e" not in text

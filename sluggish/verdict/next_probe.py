@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from sluggish.causes import Cause, Level, Phase
 from sluggish.findings import Finding
 from sluggish.hostlist import fold
+from sluggish.text import is_node_name
 from sluggish.verdict.case import Case
 from sluggish.verdict.coverage import answered
 from sluggish.verdict.model import Confidence, Culprit
@@ -87,7 +88,7 @@ def next_probe(
         return None
     if cause is Cause.UNKNOWN:
         return _of_unknown(subtype, case)
-    nodes = sorted({c.node for c in blamed if c.node})
+    nodes = sorted({c.node for c in blamed if c.node and is_node_name(c.node)})
     where = fold(nodes) if nodes else "the node (sacct -j JOB -o NodeList; srun -l tells the rank)"
     if cause is Cause.GPU_FAULT:
         return _of_gpu(nodes, where, case)
