@@ -5,14 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
+from sluggish.correlate.blind import not_visible
 from sluggish.correlate.late import late_ranks
 from sluggish.correlate.locate import places
 from sluggish.correlate.stacks import grouped
 from sluggish.correlate.timeline import look
-from sluggish.correlate.waitgraph import label, one_job, wait_for
+from sluggish.correlate.waitgraph import job_heads, label, wait_for
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import text_of
-from sluggish.facts.collective import Group, GroupHead, RankRecord, RasReport, Wait, WaitRoot
+from sluggish.facts.collective import Group, GroupHead, RankRecord, Wait, WaitRoot
 from sluggish.facts.derived import Place
 from sluggish.facts.host import Stack
 from sluggish.facts.log import LogSign
@@ -123,14 +124,14 @@ def ranks_answer(facts: Facts) -> RanksAnswer:
             (g.ranks, g.meaning.words if g.meaning else g.frames[0].function)
             for g in grouped(facts.all(Stack))
         ),
-        not_visible=_not_visible(facts, wait),
+        not_visible=not_visible(facts, wait),
     )
 
 
 def _slow(facts: Facts) -> list[tuple[str, WaitRoot]]:
     """(source, rank) of who comes last while nothing hangs, the worst first."""
     found: dict[int, tuple[str, WaitRoot]] = {}
-    for rank, group, own, usual in late_ranks(tuple(_heads(facts))):
+    for rank, group, own, usual in late_ranks(_heads(facts)):
         doing = f"waits {own:.0f} ms, others {usual:.0f} ms"
         root = WaitRoot(rank=rank, group=group, doing=doing)
         found.setdefault(rank, ("flight recorder", root))
@@ -155,36 +156,8 @@ def _not_read(facts: Facts) -> Iterator[str]:
         yield f"and {len(rows) - SHOWN} more files could not be read"
 
 
-def _not_visible(facts: Facts, wait: Wait) -> tuple[str, ...]:
-    """What each source is blind for, and what the log shows of such traffic."""
-    blind: list[str] = []
-    if facts.all(RankRecord):
-        blind.append(
-            "dumps hold no operation inside a CUDA graph, of NVSHMEM or DeepEP, "
-            "or of a custom all-reduce"
-        )
-    if any(r.backend == "gloo" for r in facts.all(RankRecord)):
-        blind.append("Gloo records no send and no recv")
-    if facts.all(RasReport):
-        blind.append("RAS counts no send, no recv and no all-to-all")
-    if "watchdog" in wait.sources:
-        blind.append("log lines show only the ranks that printed")
-    shown = sorted({s.detail for s in facts.all(LogSign) if s.kind == "unseen_traffic"})
-    blind += [f"the log speaks of {what}: a wait there is not seen here" for what in shown]
-    return tuple(blind)
-
-
-def _heads(facts: Facts) -> Iterator[GroupHead]:
-    """Of the job that is asked about: dumps of others and of earlier runs are left out."""
-    every = facts.all(GroupHead)
-    kept = one_job(facts.all(RankRecord), every, [])
-    newest = {(r.rank, r.backend == "gloo"): r.path for r in sorted(kept, key=_newness)}
-    read = {(rank, path) for (rank, _), path in newest.items()}
-    known = {(r.rank, r.path) for r in facts.all(RankRecord)}
-    for head in every:
-        place = (head.rank, head.path)
-        if place in read or place not in known:
-            yield head
+def _heads(facts: Facts) -> tuple[GroupHead, ...]:
+    return job_heads(facts.all(RankRecord), facts.all(GroupHead))
 
 
 def _culprit(root: WaitRoot, at: dict[int, Place]) -> RankCulprit:
@@ -215,11 +188,6 @@ def group_states(facts: Facts) -> tuple[GroupState, ...]:
     for group, heads in by_object.values():
         rows[group.name, group.desc, group.ranks] += heads
     return tuple(_group_state(key, heads) for key, heads in sorted(rows.items()))
-
-
-def _newness(record: RankRecord) -> tuple[float, int, str]:
-    created = record.last_created_at.timestamp() if record.last_created_at else 0.0
-    return created, record.entries, record.path
 
 
 def _group_state(key: tuple[str, str, tuple[int, ...]], heads: list[GroupHead]) -> GroupState:

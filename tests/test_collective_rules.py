@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from evalgen import flight_recorder as written
 from fr_scenes import Job, fsdp, pipeline, tp_dp
+from test_one_job import earlier
 
 from sluggish.correlate.late import late_ranks
 from sluggish.correlate.stacks import grouped, meaning, odd_one
@@ -152,6 +153,14 @@ def test_the_rank_that_waits_least_is_the_late_one():
     facts = judged(*recorded(fsdp(16, late={7: 250_000_000})))
     (one,) = ask(rules.slow_rank, facts)
     assert (one.spots[0].rank, one.subtype) == (7, "late_rank")
+
+
+def test_the_late_rank_of_an_earlier_job_is_nobody_in_this_one():
+    """Its dumps lie in the same folder; this job's own ranks are even."""
+    left = earlier(recorded(fsdp(32, late={7: 250_000_000})), timedelta(hours=1), "old/")
+    now = recorded(fsdp(16))
+    assert [f.spots[0].rank for f in ask(rules.slow_rank, judged(*left))] == [7]
+    assert ask(rules.slow_rank, judged(*now, *left)) == ()
 
 
 def test_equal_ranks_and_short_waits_are_nobodys_fault():

@@ -9,6 +9,7 @@ from sluggish.causes import Cause, Family, Level, Phase
 from sluggish.facts.collective import Group, Wait, WaitRoot
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
 from sluggish.facts.host import KernelSpan
+from sluggish.facts.log import LogSign
 from sluggish.facts.store import Facts, Gap
 from sluggish.findings import Finding, Role, Spot, Strength
 from sluggish.verdict.case import Case
@@ -226,6 +227,16 @@ def test_a_cause_leaves_ruled_out_with_one_probe_of_one_node(probe: str, cause: 
     verdict = decide(full)
     assert cause not in {entry.cause for entry in verdict.ruled_out}
     assert any(hole.where == "gpu-08" for hole in verdict.not_checked)
+
+
+def test_traffic_that_no_recorder_sees_is_named():
+    waiting = case(
+        root("SYNC-OP", Family.COLLECTIVE, spot=Spot(rank=3)), wait=waits_for(3, state="mismatch")
+    )
+    sign = LogSign(node=None, rank=None, at=None, kind="unseen_traffic", detail="DeepEP", line="x")
+    waiting.facts.add(sign)
+    told = [hole.why for hole in decide(waiting).not_checked if hole.what == "collectives"]
+    assert any("the log speaks of DeepEP" in why for why in told)
 
 
 def test_the_fabric_is_never_ruled_out_while_all_joined_and_none_finished():

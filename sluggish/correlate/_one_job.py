@@ -27,6 +27,21 @@ def one_job(
     return _without_earlier(kept, notes)
 
 
+def job_heads(records: Iterable[RankRecord], heads: Iterable[GroupHead]) -> tuple[GroupHead, ...]:
+    """Of the job that is asked about: dumps of others and of earlier runs are left out."""
+    heads, records = tuple(heads), tuple(records)
+    kept = one_job(records, heads, [])
+    newest = {(r.rank, r.backend == "gloo"): r.path for r in sorted(kept, key=_newness)}
+    read = {(rank, path) for (rank, _), path in newest.items()}
+    known = {(r.rank, r.path) for r in records}
+    return tuple(h for h in heads if (h.rank, h.path) in read or (h.rank, h.path) not in known)
+
+
+def _newness(record: RankRecord) -> tuple[float, int, str]:
+    created = record.last_created_at.timestamp() if record.last_created_at else 0.0
+    return created, record.entries, record.path
+
+
 def _of_one_world(
     records: list[RankRecord], heads: Iterable[GroupHead], notes: list[str]
 ) -> list[RankRecord]:

@@ -21,7 +21,7 @@ from sluggish.correlate._from_frameworks import from_frameworks
 from sluggish.correlate._from_logs import from_logs
 from sluggish.correlate._from_ras import from_ras
 from sluggish.correlate._gloo import from_gloo
-from sluggish.correlate._one_job import one_job
+from sluggish.correlate._one_job import job_heads
 from sluggish.correlate._p2p import mirror, wait_on_peers
 from sluggish.correlate._standing import (
     UNKNOWN,
@@ -39,7 +39,7 @@ from sluggish.facts.host import Stack
 from sluggish.facts.log import LogSign
 from sluggish.facts.store import Facts
 
-__all__ = ["label", "mirror", "one_job", "show", "wait_for", "who_waits"]
+__all__ = ["job_heads", "label", "mirror", "show", "wait_for", "who_waits"]
 
 MOVING_S = 1.0
 """Younger when the dump was written: the job may simply be running. A file's time lags behind the

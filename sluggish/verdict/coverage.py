@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from sluggish.correlate.blind import not_visible
 from sluggish.correlate.window import BEFORE_ONSET
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.host import KernelSpan
@@ -188,6 +189,10 @@ def _of_collectives(case: Case) -> list[NotChecked]:
         ranks = ", ".join(str(r) for r in wait.unobserved[:8])
         more = f" and {len(wait.unobserved) - 8} more" if len(wait.unobserved) > 8 else ""
         out.append(NotChecked(what="collectives", where=f"rank {ranks}{more}", why="no record"))
+    if wait is not None and wait.observed:
+        out += [
+            NotChecked(what="collectives", why=blind) for blind in not_visible(case.facts, wait)
+        ]
     if not case.facts.answered.get("nccl_ras"):
         out.append(NotChecked(what="NCCL RAS", why="not asked"))
     if not case.facts.answered.get("stacks"):

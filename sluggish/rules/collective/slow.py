@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from sluggish.causes import Family
 from sluggish.correlate.late import late_ranks
+from sluggish.correlate.waitgraph import job_heads
 from sluggish.facts.collective import GroupHead, RankRecord, RasReport, Wait, WaitRoot
 from sluggish.facts.derived import Onset, Place
 from sluggish.findings import Finding, Role, Strength, View, rule
@@ -25,7 +26,7 @@ def slow_rank(view: View) -> Iterator[Finding]:
         return
     places = places_of(view)
     told: set[int] = set()
-    for rank, group, own, usual in late_ranks(view.all(GroupHead)):
+    for rank, group, own, usual in late_ranks(job_heads(view.all(RankRecord), view.all(GroupHead))):
         if rank in told:
             continue
         told.add(rank)
