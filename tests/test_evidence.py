@@ -6,6 +6,7 @@ import json
 import os
 import tarfile
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import cast
@@ -477,6 +478,23 @@ def test_secrets_do_not_reach_a_saved_bundle(tmp_path: Path) -> None:
     for secret in (b"0123456789abcdef", b"hf_abc", b"feedbeef", b"abc.def", b"hunter2"):
         assert secret not in kept
     assert b"tokens=4096 tokens_per_second=17" in kept
+
+
+@pytest.mark.parametrize("name", ["out", "out.tar.gz"])
+def test_a_missing_tool_is_no_silent_node_and_words_and_times_are_kept(tmp_path: Path, name: str):
+    written = datetime(2026, 11, 24, 3, 0, tzinfo=UTC)
+    spoke = Evidence(
+        node="a", probe="kernel_log", path="x", size=4, open=lambda: b"[1]\n", mtime=written
+    )
+    missing = Evidence(node="a", probe="nvidia_smi", path="", error="not found", stderr="no such")
+    dead = Evidence(node="b", probe="identity", path="", error="refused", stderr="port 22 closed")
+    save(Bundle(nodes=("a", "b"), evidence=(spoke, missing, dead)), tmp_path / name)
+    back = load([str(tmp_path / name)], PROBES)
+    told = {(e.node, e.probe): (e.error, e.stderr, e.mtime) for e in back.evidence}
+    assert told["a", "kernel_log"] == (None, "", written)
+    assert told["a", "nvidia_smi"] == ("not found", "no such", None)
+    assert ("a", "ibstat") not in told
+    assert told["b", "ibstat"] == ("refused", "port 22 closed", None)
 
 
 def test_a_hostile_node_name_never_becomes_a_path(tmp_path: Path) -> None:

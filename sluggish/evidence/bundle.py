@@ -38,6 +38,7 @@ class NodeEntry(msgspec.Struct, kw_only=True):
 
     name: str
     error: str | None = None
+    says: str = ""
     clock_offset_s: float | None = None
     clock_error_s: float | None = None
     now: datetime | None = None
@@ -60,6 +61,7 @@ class FileEntry(msgspec.Struct, kw_only=True):
     duration_s: float | None = None
     exit_code: int | None = None
     error: str | None = None
+    says: str = ""
 
 
 class Manifest(msgspec.Struct, kw_only=True):
@@ -112,7 +114,7 @@ def bundle_of(
         if node.error:
             told = {entry.probe for entry in manifest.evidence if entry.node == node.name}
             evidence += [
-                Evidence(node=node.name, probe=probe, path="", error=node.error)
+                Evidence(node=node.name, probe=probe, path="", error=node.error, stderr=node.says)
                 for probe in NODE_PROBES
                 if probe not in told
             ]
@@ -132,12 +134,12 @@ def _evidence(
     entry: FileEntry, items: Mapping[str, Item], damaged: bool, refused: Mapping[str, str]
 ) -> Evidence:
     item = items.get(entry.path or "")
-    error, told = entry.error, ""
+    error, told = entry.error, entry.says
     if entry.path and item is None and not error:
         error, told = _missing(entry.path, damaged, refused)
     if item is not None:
         err = items.get(stderr_name(item.name))
-        told = _stderr(err) if err else ""
+        told = _stderr(err) if err else told
         if item.truncated or (item.size > MAX_WHOLE and entry.probe not in WINDOWED):
             error = error or "truncated"
     return Evidence(

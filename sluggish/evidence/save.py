@@ -2,9 +2,11 @@
 
 import gzip
 import io
+import os
 import re
 import tarfile
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -15,6 +17,8 @@ from sluggish.text import is_node_name
 
 _PLAIN = re.compile(r"[a-z0-9_]{1,40}\Z")
 BINARY = ("flight_recorder",)
+MOST_SAID = 1_000
+"""Characters of an error's own words in the manifest."""
 _SECRETS: tuple[tuple[re.Pattern[bytes], bytes], ...] = (
     # WANDB_API_KEY=0123...   export HF_TOKEN='hf_...'
     (
@@ -61,22 +65,25 @@ def save(bundle: Bundle, path: Path) -> None:
             _pack(bundle, packed)
         return
     path.mkdir(parents=True)
-    for name, content in _files(bundle):
+    for name, content, mtime in _files(bundle):
         file = path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
+        if mtime is not None:
+            os.utime(file, (mtime.timestamp(), mtime.timestamp()))
 
 
 def _pack(bundle: Bundle, packed: gzip.GzipFile) -> None:
     with tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name, content in _files(bundle):
+        for name, content, mtime in _files(bundle):
             info = tarfile.TarInfo(name)
             info.size = len(content)
+            info.mtime = mtime.timestamp() if mtime else 0
             tar.addfile(info, io.BytesIO(content))
 
 
-def _files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
-    """The manifest first, so that half an archive still tells what is missing."""
+def _files(bundle: Bundle) -> Iterator[tuple[str, bytes, datetime | None]]:
+    """Name, content, time; the manifest first: half an archive still tells what is missing."""
     names = _names(bundle)
     entries = [
         _entry(evidence, name) for evidence, name in zip(bundle.evidence, names, strict=True)
@@ -89,14 +96,15 @@ def _files(bundle: Bundle) -> Iterator[tuple[str, bytes]]:
         nodes=_nodes(bundle),
         evidence=entries,
     )
-    yield MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n"
+    yield MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1) + b"\n", None
     for evidence, name in zip(bundle.evidence, names, strict=True):
         if name is None:
             continue
         content = evidence.open()
-        yield name, content if evidence.probe in BINARY else redact(content)
+        kept = content if evidence.probe in BINARY else redact(content)
+        yield name, kept, evidence.mtime
         if evidence.stderr:
-            yield name.rpartition(".")[0] + ".err", redact(evidence.stderr.encode())
+            yield name.rpartition(".")[0] + ".err", redact(evidence.stderr.encode()), None
 
 
 def _names(bundle: Bundle) -> list[str | None]:
@@ -140,15 +148,24 @@ def _entry(evidence: Evidence, name: str | None) -> FileEntry:
         duration_s=evidence.duration_s,
         exit_code=evidence.exit_code,
         error=evidence.error,
+        says="" if name else _words(evidence.stderr),
     )
+
+
+def _words(stderr: str) -> str:
+    """What was said where no file was left: a line or two for the manifest."""
+    return redact(stderr[:MOST_SAID].encode()).decode("utf-8", "replace")
 
 
 def _nodes(bundle: Bundle) -> list[NodeEntry]:
     clocks = {clock.node: clock for clock in bundle.clocks}
-    silent = {e.node: e.error for e in bundle.evidence if not e.path and e.error}
+    spoke = {e.node for e in bundle.evidence if e.size}
+    silent = {e.node: e for e in bundle.evidence if e.error and e.node not in spoke}
     entries: list[NodeEntry] = []
     for node in bundle.nodes:
-        entry = NodeEntry(name=node, error=silent.get(node))
+        entry = NodeEntry(name=node)
+        if node in silent:
+            entry.error, entry.says = silent[node].error, _words(silent[node].stderr)
         clock = clocks.get(node)
         if clock:
             entry.clock_offset_s, entry.clock_error_s = clock.offset_s, clock.error_s
