@@ -1,0 +1,44 @@
+"""Labs for the tests of this directory: each test process of a run has its own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from . import cluster, packages
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker("lab")
+
+
+@pytest.fixture(scope="session")
+def machine() -> None:
+    """Skips, saying why, where no lab can run."""
+    try:
+        packages.check()
+        if not (packages.venv() / ".done").exists():
+            raise packages.CannotRun(f"no Python for the lab in {packages.CACHE}")
+    except packages.CannotRun as error:
+        pytest.skip(f"no lab here: {error} (scripts/lab install; root)")
+
+
+@pytest.fixture(scope="session")
+def lab(machine: None) -> Iterator[cluster.Lab]:
+    """Four nodes, no accounting. A test that breaks something mends it."""
+    yield from _lab()
+
+
+@pytest.fixture(scope="session")
+def lab_acct(machine: None) -> Iterator[cluster.Lab]:
+    """Four nodes with slurmdbd: `sacct` answers."""
+    yield from _lab(accounting=True)
+
+
+def _lab(accounting: bool = False) -> Iterator[cluster.Lab]:
+    found = cluster.up(4, accounting)
+    yield found
+    found.down()
