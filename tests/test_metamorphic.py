@@ -462,6 +462,7 @@ CARRIES = {
 }
 """Rule -> a story whose verdict rests on it."""
 SUPPORT = {
+    "DATA-AUTH": "weak: the login path may hang for reasons of its own",
     "DATA-CKPT": "the mount that hangs is named first",
     "GPU-ECC": "weak without the kernel's or CUDA's line, and those say more",
     "GPU-ECHO": "context by nature",

@@ -4,6 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,9 +12,17 @@ from sluggish.causes import Phase
 from sluggish.correlate.procs import deltas, odd_cpu, what_it_waits_on
 from sluggish.facts.collective import Wait, WaitRoot
 from sluggish.facts.derived import Look, Onset, PhaseFact
-from sluggish.facts.host import HungTask, Mount, RankProcess, Stack, StackFrame, StorageEvent
+from sluggish.facts.host import (
+    HungTask,
+    Mount,
+    NodeIdentity,
+    RankProcess,
+    Stack,
+    StackFrame,
+    StorageEvent,
+)
 from sluggish.facts.log import LogSign
-from sluggish.facts.store import Facts
+from sluggish.facts.store import Facts, Gap
 from sluggish.findings import Finding, Role, Strength, ask
 from sluggish.rules import data
 
@@ -430,3 +439,31 @@ def test_a_node_without_ranks_while_the_image_is_imported_is_named_after_ten_min
     assert (found.role, found.node, found.subtype) == (Role.ROOT, "gpu-08", "image_import")
     facts.seen[RankProcess].discard("gpu-08")
     assert list(ask(RULES["DATA-IMPORT"], facts)) == []
+
+
+# -- DATA-AUTH ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nodes", "role"), [(("gpu-07",), Role.CONTEXT), (NODES, Role.ROOT)], ids=["one", "both"]
+)
+def test_logins_that_hang_on_several_nodes_are_storage_and_drain_nothing(
+    nodes: tuple[str, ...], role: Role
+) -> None:
+    store = Facts()
+    store.add(LOOK)
+    for node in nodes:
+        gap = Gap(
+            node=node, fact=NodeIdentity, probe="identity", why="auth hangs: no answer in 4 s"
+        )
+        store.gaps.append(gap)
+    (found,) = ask(RULES["DATA-AUTH"], store)
+    assert (found.role, found.strength, found.subtype) == (role, Strength.WEAK, "storage")
+
+
+def test_a_login_that_was_denied_is_no_storage_trouble() -> None:
+    store = Facts()
+    store.gaps += [
+        Gap(node=n, fact=NodeIdentity, probe="identity", why="auth denied") for n in NODES
+    ]
+    assert not list(ask(RULES["DATA-AUTH"], store))

@@ -300,6 +300,16 @@ def test_a_down_node_that_is_mute_is_decisive() -> None:
     )  # fmt: skip
 
 
+def test_a_down_node_whose_sshd_still_answers_is_not_decisive() -> None:
+    down = NodeState(node="gpu-08", state="DOWN", flags=("NOT_RESPONDING",))
+    gap = Gap(node="gpu-08", fact=NodeIdentity, probe="identity", why="auth denied: no job here")
+    store = facts(down, LOOK)
+    store.gaps.append(gap)
+    (found,) = ask(RULES["NODE-DOWN"], store)
+    assert (found.strength, found.role) == (Strength.STRONG, Role.ROOT)
+    assert "SSH" in found.says
+
+
 def test_a_mute_node_that_answered_us_is_weak_and_one_that_did_not_strong() -> None:
     mute = NodeState(node="gpu-08", state="MIXED", flags=("NOT_RESPONDING",))
     assert run("NODE-DOWN", mute, LOOK)[0].strength is Strength.STRONG

@@ -144,6 +144,7 @@ TREE: tuple[Question, ...] = (
         cause=Cause.DATA_STALL,
         listens={
             "DATA-STORAGE": "storage",
+            "DATA-AUTH": "storage",
             "DATA-LOADER": "loader_wait",
             "DATA-CKPT": "checkpoint",
             "DATA-IMPORT": "image_import",

@@ -21,6 +21,8 @@ NOTICED = timedelta(minutes=15)
 _FAILED_NODE = re.compile(r"[Nn]ode failure on ([A-Za-z0-9][A-Za-z0-9._-]{0,250})")
 ANSWERS = (NodeIdentity, RankProcess, HostMemory, KernelSpan, Gpu)
 """A node that gave any of these has answered."""
+LIVES = ("refused", "auth denied", "auth hangs", "host key", "no shell")
+"""How a node that we could not look into shows all the same that its kernel runs."""
 
 
 @rule(
@@ -56,13 +58,16 @@ def _of_state(state: NodeState, view: View) -> Finding | None:
     if place is When.TEARDOWN and mute and _soon_after(state, view.one(Onset)):
         place = When.AFTERMATH  # Slurm notices a death only after SlurmdTimeout
     answered = any(view.saw(kind, state.node) for kind in ANSWERS)
+    lives = any(
+        gap.why.startswith(LIVES) for gap in view.gaps(NodeIdentity) if gap.node == state.node
+    )
     role = Role.ROOT
     if place is When.TEARDOWN:
         role = Role.CONSEQUENCE
     elif place is When.HISTORY and not mute:
         role = Role.CONTEXT
     # `*` also stands for a second after every boot: it needs a second sign
-    strength = Strength.DECISIVE if down and mute else Strength.STRONG
+    strength = Strength.DECISIVE if down and mute and not lives else Strength.STRONG
     if answered:
         strength = Strength.WEAK
     words = "+".join((state.state, *state.flags))
@@ -73,7 +78,9 @@ def _of_state(state: NodeState, view: View) -> Finding | None:
         role=role,
         strength=strength,
         at=state.reason_at,
-        says=says + ("; but the node answered this look" if answered else ""),
+        says=says
+        + ("; but the node answered this look" if answered else "")
+        + ("; but something answers at its SSH port" if lives and not answered else ""),
         source="scontrol",
         spots=(Spot(node=state.node, doing="lost to Slurm"),),
         subtype="not_responding" if mute and not down else "node_fail",
