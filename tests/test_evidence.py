@@ -502,3 +502,35 @@ def test_a_hostile_node_name_never_becomes_a_path(tmp_path: Path) -> None:
     save(Bundle(nodes=("../../x",), evidence=(evidence,)), tmp_path / "out")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out"]
     assert [p.name for p in (tmp_path / "out").iterdir() if p.is_dir()] == ["job"]
+
+
+def test_the_owner_s_and_the_administrator_s_look_make_one(tmp_path: Path) -> None:
+    """Each question's best answer: whole before refused, then the newest; samples stay together."""
+    early, late = (datetime(2026, 11, 24, 3, minute, tzinfo=UTC) for minute in (0, 5))
+
+    def look(name: str, at: datetime, *evidence: Evidence) -> None:
+        bundle = Bundle(job_id="7", taken_at=at, nodes=("a",), evidence=evidence)
+        save(bundle, tmp_path / f"{name}.tar.gz")
+
+    def said(probe: str, text: bytes, sample: str = "") -> Evidence:
+        return Evidence(
+            node="a", probe=probe, path="x", sample=sample, size=len(text), open=lambda: text
+        )
+
+    refused = Evidence(
+        node="a", probe="kernel_log", path="", error="denied", stderr="not permitted"
+    )
+    look(
+        "admin", early, said("kernel_log", b"root"), said("memory", b"1", "a"), said("ibstat", b"x")
+    )
+    look("owner", late, refused, said("memory", b"2", "a"), said("memory", b"3", "b"))
+    for order in (("admin", "owner"), ("owner", "admin")):
+        both = load([str(tmp_path / f"{name}.tar.gz") for name in order], PROBES)
+        told = {(e.probe, e.sample): e.open() for e in both.evidence}
+        assert told == {
+            ("kernel_log", ""): b"root",
+            ("memory", "a"): b"2",
+            ("memory", "b"): b"3",
+            ("ibstat", ""): b"x",
+        }
+        assert both.taken_at == late

@@ -1,7 +1,7 @@
 """load(): paths -> Bundle, whatever they are; text_of(): the edge where bytes become text."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
@@ -187,14 +187,39 @@ def _join(bundles: Sequence[Bundle]) -> Bundle:
         raise EvidenceError(
             f"bundles of different jobs: {', '.join(safe(job, 40) for job in jobs)}"
         )
-    first = max(bundles, key=lambda b: (b.taken_at.timestamp() if b.taken_at else 0.0, b.path))
+    first = max(bundles, key=_age)
     clocks = {clock.node: clock for bundle in (*bundles, first) for clock in bundle.clocks}
     return replace(
         first,
         nodes=tuple(dict.fromkeys(node for bundle in bundles for node in bundle.nodes)),
         clocks=tuple(clocks.values()),
-        evidence=tuple(item for bundle in bundles for item in bundle.evidence),
+        evidence=tuple(_best(sorted(bundles, key=_age))),
     )
+
+
+def _age(bundle: Bundle) -> tuple[float, str]:
+    return (bundle.taken_at.timestamp() if bundle.taken_at else 0.0, bundle.path)
+
+
+def _best(bundles: Sequence[Bundle]) -> Iterator[Evidence]:
+    """Of several looks each question's best answer: whole before broken, then the newest.
+
+    A question is one probe of one node with all its samples: a delta over two looks is none.
+    """
+    asked: dict[tuple[object, ...], list[list[Evidence]]] = {}
+    for bundle in bundles:
+        here: dict[tuple[object, ...], list[Evidence]] = {}
+        for item in bundle.evidence:
+            where = item.command if item.node is None and item.rank is None else None
+            here.setdefault((item.node, item.probe, item.rank, where), []).append(item)
+        for question, answer in here.items():
+            asked.setdefault(question, []).append(answer)
+    for answers in asked.values():
+        yield from max(reversed(answers), key=_worth)
+
+
+def _worth(answer: list[Evidence]) -> tuple[bool, bool]:
+    return not any(item.error for item in answer), any(item.size for item in answer)
 
 
 def text_of(evidence: Evidence, probe: ModuleType) -> str | bytes:

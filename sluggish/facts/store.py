@@ -96,8 +96,12 @@ def read(
         probe = by_id.get(item.probe)
         return _parsed(bundle, item, probe, clocks, text_of) if probe else Parsed(found=[])
 
-    for item, outcome in zip(bundle.evidence, mapper(parsed, bundle.evidence), strict=True):
+    outcomes = list(zip(bundle.evidence, mapper(parsed, bundle.evidence), strict=True))
+    whole = {_asked(item) for item, outcome in outcomes if _is_whole(item, outcome)}
+    for item, outcome in outcomes:
         probe = by_id.get(item.probe)
+        if item.error and not item.size and _asked(item) in whole:
+            continue  # asked twice, with and without the right: one answer is enough
         if probe is None:
             why = f"no probe named {item.probe} in this version"
             facts.gaps.append(
@@ -108,6 +112,14 @@ def read(
         else:
             _file(facts, item, probe, outcome)
     return facts
+
+
+def _asked(item: Evidence) -> tuple[str | None, str, str, int | None]:
+    return item.node, item.probe, item.sample, item.rank
+
+
+def _is_whole(item: Evidence, outcome: Parsed | Lost) -> bool:
+    return not item.error and isinstance(outcome, Parsed) and outcome.why is None
 
 
 def _parsed(
