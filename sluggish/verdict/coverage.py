@@ -194,10 +194,14 @@ def _of_collectives(case: Case) -> list[NotChecked]:
             NotChecked(what="collectives", why=blind) for blind in not_visible(case.facts, wait)
         ]
     if not case.facts.answered.get("nccl_ras"):
-        out.append(NotChecked(what="NCCL RAS", why="not asked"))
+        out.append(NotChecked(what="NCCL RAS", why=_why_not(case.facts, "nccl_ras")))
     if not case.facts.answered.get("stacks"):
-        out.append(NotChecked(what="stacks", why="not asked"))
+        out.append(NotChecked(what="stacks", why=_why_not(case.facts, "stacks")))
     return out
+
+
+def _why_not(facts: Facts, probe: str) -> str:
+    return next((gap.why for gap in facts.gaps if gap.probe == probe), "not asked")
 
 
 def _always(case: Case) -> list[NotChecked]:
