@@ -3,9 +3,11 @@
 import re
 
 from sluggish.catalog.xid import (
+    Nvlink5Rule,
     XidEntry,
     decode_nvlink5,
     decode_xid74,
+    nvlink5_rows,
     recovery_action,
     subcode,
     sxid,
@@ -55,7 +57,9 @@ def _xid_lines(code: int, parts: XidText) -> list[str]:
     entry = xid(code)
     if entry is None:
         why = "not used on Ampere and newer" if xid_unused(code) else "not in the catalogue"
-        return [f"Xid {code}: {why}", "Report the raw line; draw no conclusion, never drain on it."]
+        raw = [f"words     {parts.words}"] if parts.words else []
+        told = "Report the raw line; draw no conclusion, never drain on it."
+        return [f"Xid {code}: {why}", *raw, told]
     lines = [f"Xid {code} {entry.name}: {entry.meaning}"]
     lines.append(f"fault     {entry.fault}, severity {entry.severity}")
     lines.append(f"hang      {HANG_WORDS[entry.hang]}")
@@ -92,8 +96,8 @@ def _nvlink5_lines(parts: XidText, code: int) -> list[str]:
     if code == 149 and subcode(word) in PEER_SUBCODES:
         lines.append("peer      the other end of the link failed: look there")
     if parts.unit is None or parts.status is None:
-        lines.append("decode    needs the unit and the second word: paste the whole line")
-        return lines
+        lines += [f"may be    {_row(rule)}" for rule in nvlink5_rows(code, word)[:MOST_ROWS]]
+        return [*lines, "decode    needs the unit and the second word: paste the whole line"]
     rule = decode_nvlink5(code, parts.unit, word, parts.status)
     if rule is None:
         word_printed = "Fatal" if parts.fatal else "Nonfatal"
@@ -101,11 +105,16 @@ def _nvlink5_lines(parts: XidText, code: int) -> list[str]:
             f"decode    no rule for this unit and status: the printed {word_printed} counts"
         )
         return lines
+    return [*lines, f"decode    {_row(rule)}"]
+
+
+def _row(rule: Nvlink5Rule) -> str:
     kind = "fatal" if rule.fatal else "not fatal"
-    lines.append(f"decode    {rule.unit}: {kind}, {rule.action}, then {rule.investigate}")
-    return lines
+    return f"{rule.unit}: {kind}, {rule.action}, then {rule.investigate}"
 
 
+MOST_ROWS = 4
+"""Rows of the decode table that are shown where the first word alone is known."""
 PEER_SUBCODES = frozenset({0x15, 0x20, 0x21, 0x22, 0x23, 0x24, 0x25})
 """149: the other end failed (vendor sheet "Xid 144-150 Decode")."""
 

@@ -161,6 +161,15 @@ def decode_nvlink5(code: int, unit: str, intrinfo: int, status: int) -> Nvlink5R
     return best
 
 
+def nvlink5_rows(code: int, intrinfo: int) -> tuple[Nvlink5Rule, ...]:
+    """Every row that the first word alone fits: what may be meant where unit and status are lost."""
+    return tuple(
+        rule
+        for old, new, rule in _nvlink5()
+        if rule.xid == code and (_fits(old, intrinfo) or _fits(new, intrinfo))
+    )
+
+
 def _fits(pattern: str, word: int) -> bool:
     bits = f"{word & 0xFFFFFFFF:032b}"
     return all(want in ("-", bit) for want, bit in zip(pattern, bits, strict=True))

@@ -1,4 +1,4 @@
-"""`sluggish explain TOPIC`: a rule id, an Xid, an SXid, or a pasted kernel line."""
+"""`sluggish explain TOPIC`: a rule id, an Xid, an SXid, or a pasted line of the kernel or NCCL."""
 
 import inspect
 import sys
@@ -22,16 +22,21 @@ def run(topic: str) -> int:
 
 
 def _rule(topic: str) -> list[str] | None:
+    from sluggish.catalog.rule_pages import rule_page
     from sluggish.rules import RULES
     from sluggish.verdict.tree import TREE
 
     rule = next((rule for rule in RULES if rule.id == topic.strip().upper()), None)
     if rule is None:
         return None
+    page = rule_page(rule.id)
     text = inspect.cleandoc(rule.observe.__doc__ or "").splitlines()
+    lines = [f"{rule.id}  ({rule.family})", *text, *page.get("sees", ())]
+    for title, key in (("What to do", "do"), ("When it is wrong", "wrong")):
+        if key in page:
+            lines += ["", title, *page[key]]
+    lines += ["", f"reads     {', '.join(kind.__name__ for kind in rule.needs + rule.wants)}"]
     listens = next((question for question in TREE if rule.id in question.listens), None)
-    lines = [f"{rule.id}  ({rule.family})", *text, ""]
-    lines.append(f"reads     {', '.join(kind.__name__ for kind in rule.needs + rule.wants)}")
     if listens:
         subtype = listens.listens[rule.id]
         leaf = f"{listens.cause}" + (f" ({subtype})" if subtype else "")
@@ -41,5 +46,6 @@ def _rule(topic: str) -> list[str] | None:
 
 def _code(topic: str) -> list[str] | None:
     from sluggish.catalog.explain import explain_xid
+    from sluggish.cli.explain_line import explain_line
 
-    return explain_xid(topic)
+    return explain_xid(topic) or explain_line(topic)
