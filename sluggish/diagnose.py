@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from sluggish import __version__
+from sluggish.correlate.flavour import flavours
 from sluggish.correlate.locate import at_home, places
 from sluggish.correlate.phase import phase
 from sluggish.correlate.shape import derive_shapes
@@ -61,6 +62,8 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -
     facts = read(bundle, probes, text_of, mapper)
     seen = look(bundle, facts)
     facts.add(seen)
+    for flavour in tuple(flavours(facts, seen)):
+        facts.add(flavour)
     known = places(facts)
     for place in known:
         facts.add(place)

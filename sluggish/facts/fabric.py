@@ -34,6 +34,10 @@ class Port:
     """PCI functions of the slot: 4 marks the HCAs that manage NVSwitch."""
     pkey: int | None = None
     gids: tuple[str, ...] = ()
+    gid_types: tuple[tuple[int, str], ...] = ()
+    """(index, `RoCE v2`) of the filled entries of the GID table."""
+    driver: str | None = None
+    """Kernel driver of the device: mlx5_core, efa, bnxt_re."""
     pcie_speed: str | None = None
     pcie_max_speed: str | None = None
     pcie_width: int | None = None
@@ -103,7 +107,24 @@ class NcclNetwork:
     rank: int | None
     network: str | None
     interface: str | None = None
+    provider: str | None = None
+    """Libfabric's provider as the OFI plugin names it: efa, cxi, tcp."""
+    nics: int | None = None
+    """How many devices the OFI plugin found."""
     line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FabricFlavour:
+    """Which kind of network the job's traffic takes on a node. Derived, see correlate/flavour.py.
+
+    Each kind shows its faults elsewhere, so each has its own list of what must have been seen.
+    """
+
+    node: str
+    kind: str
+    """infiniband, roce, efa, slingshot, vf, sockets, none (no device at all), unknown."""
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,12 @@ _ADDRESS = re.compile(
 _NETWORK = re.compile(
     r"(?:Using network|Assigned NET plugin) (?P<name>[\w./ -]{1,40}?)(?: to comm)?\s*\Z"
 )
+# NCCL INFO NET/OFI Selected Provider is efa (found 16 nics)                (NVIDIA/nccl issue 1597)
+# NCCL INFO NET/OFI Selected provider is efa, fabric is efa-direct (found 8 nics)
+_PROVIDER = re.compile(
+    r"NET/OFI Selected [Pp]rovider is (?P<name>[\w;-]{1,40})"
+    r"(?:, fabric is [\w-]{1,40})?(?: \(found (?P<nics>\d{1,4}) nics?\))?"
+)
 _NO_DEVICE = re.compile(r"NET/IB\S{0,8} ?: ?No device found")
 
 # NET/IB : Got async event : port error                             (2.19 and older, no HCA)
@@ -93,6 +99,7 @@ NEEDLES: tuple[bytes, ...] = (
     b"Got completion",
     b"NET/IB",
     b"Using network ",
+    b"NET/OFI Selected ",
     b"Assigned NET plugin ",
     b"async event",
     b"async fatal event",
@@ -158,6 +165,8 @@ def _fact(line: Line, said: _Said) -> NetFact | None:
         return _event(line, said)
     if "NET/IB" in msg and "Using [" in msg:
         return _hcas(line, said)
+    if found := _PROVIDER.search(msg):
+        return _provider(line, said, found)
     if _NO_DEVICE.search(msg):
         return _network(line, said, None)
     if found := _NETWORK.search(msg):
@@ -230,6 +239,18 @@ def _hcas(line: Line, said: _Said) -> NcclHcas | None:
 
 def _network(line: Line, said: _Said, name: str | None) -> NcclNetwork:
     return NcclNetwork(node=said.node, pid=said.pid, rank=line.rank, network=name, line=line.raw)
+
+
+def _provider(line: Line, said: _Said, found: re.Match[str]) -> NcclNetwork:
+    return NcclNetwork(
+        node=said.node,
+        pid=said.pid,
+        rank=line.rank,
+        network="OFI",
+        provider=found["name"],
+        nics=int(found["nics"]) if found["nics"] else None,
+        line=line.raw,
+    )
 
 
 def _address(line: Line, said: _Said, found: re.Match[str]) -> NcclAddress:

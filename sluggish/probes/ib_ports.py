@@ -25,6 +25,7 @@ COMMAND = r"""
 for hca in /sys/class/infiniband/*; do
   [ -e "$hca" ] || continue
   printf '%s/device:%s\n' "$hca" "$(readlink "$hca/device")"
+  printf '%s/device/driver:%s\n' "$hca" "$(readlink "$hca/device/driver")"
   physfn=$hca/device/physfn
   [ -e "$physfn" ] && printf '%s:%s\n' "$physfn" "$(readlink "$physfn")"
   for net in "$hca"/device/net/*; do
@@ -53,6 +54,7 @@ _PORT_KEY = re.compile(r"ports/(\d{1,3})/(.+)\Z")
 # gpu-07 mlx5_0     gpu-07 HCA-1     (rdma-ndd writes the host name into node_desc)
 _HOST = re.compile(r"([A-Za-z0-9][A-Za-z0-9.-]{0,62}) (?:HCA-\d{1,3}|[a-z0-9]{2,12}_\d{1,3})\Z")
 SNIFF_BYTES = 16384
+_TYPES = "gid_attrs/types/"
 
 
 @dataclass(slots=True)
@@ -139,6 +141,8 @@ def _port(node: str | None, name: str, number: int, hca: _Hca, functions: int | 
         functions_in_slot=functions,
         pkey=ib_words.number(values.get("pkeys/0", "")),
         gids=_gids(values),
+        gid_types=_gid_types(values),
+        driver=device.get("device/driver", "").rpartition("/")[2] or None,
         pcie_speed=device.get("device/current_link_speed"),
         pcie_max_speed=device.get("device/max_link_speed"),
         pcie_width=ib_words.number(device.get("device/current_link_width", "")),
@@ -152,3 +156,9 @@ def _gids(values: dict[str, str]) -> tuple[str, ...]:
     found = [(ib_words.number(k[5:]), v) for k, v in values.items() if k.startswith("gids/")]
     used = [(i, v) for i, v in found if i is not None and ":" in v and set(v) - set("0:")]
     return tuple(v for _, v in sorted(used))
+
+
+def _gid_types(values: dict[str, str]) -> tuple[tuple[int, str], ...]:
+    """Types of the filled entries: `RoCE v2`. An empty entry answers EINVAL and has none."""
+    named = [(ib_words.number(k[16:]), v) for k, v in values.items() if k[:16] == _TYPES]
+    return tuple(sorted((i, v[:20]) for i, v in named if i is not None))

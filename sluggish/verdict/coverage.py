@@ -12,6 +12,7 @@ from sluggish.facts.log import LogSpan
 from sluggish.facts.store import Facts
 from sluggish.hostlist import fold
 from sluggish.verdict.case import Case
+from sluggish.verdict.flavour import not_seen
 from sluggish.verdict.model import NotChecked
 from sluggish.verdict.tree import Question
 
@@ -35,6 +36,8 @@ NAMES = {
     "nccl_ras": "NCCL RAS",
     "flight_recorder": "flight recorder",
     "identity": "boot and clock",
+    "slingshot": "Slingshot ports",
+    "network": "the job's network",
 }
 
 
@@ -73,6 +76,15 @@ def holes(question: Question, case: Case) -> dict[str, list[tuple[str, str]]]:
 
     The key `""` stands for the whole job.
     """
+    found = not_answered(question, case)
+    if question.id == "fabric":
+        for node, missing in not_seen(case).items():
+            found[node] = found.get(node, []) + [m for m in missing if m not in found.get(node, [])]
+    return found
+
+
+def not_answered(question: Question, case: Case) -> dict[str, list[tuple[str, str]]]:
+    """Node -> (probe, why) where a probe of the question did not run or was not understood."""
     found: dict[str, list[tuple[str, str]]] = {}
     for alternatives in question.must:
         if not set(alternatives) & JOB_LEVEL:

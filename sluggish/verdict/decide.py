@@ -8,7 +8,7 @@ from sluggish.findings import Finding, Role, Strength
 from sluggish.verdict.blame import RANK, culprits
 from sluggish.verdict.case import Case, agrees
 from sluggish.verdict.confidence import confidence, families_of
-from sluggish.verdict.coverage import blind_nodes, not_checked
+from sluggish.verdict.coverage import blind_nodes, not_answered, not_checked
 from sluggish.verdict.drain import drain_nodes
 from sluggish.verdict.model import Answer, Since, Verdict
 from sluggish.verdict.next_probe import next_probe
@@ -191,7 +191,9 @@ def _may_move(question: Question, case: Case) -> bool:
         return False
     if question.id == "straggler":
         return True
-    blind = [n for q in TREE if q.id in ("gpu", "fabric", "memory") for n in blind_nodes(q, case)]
+    # steps that go on say more of the network than its own list of evidence does
+    looked = (q for q in TREE if q.id in ("gpu", "fabric", "memory"))
+    blind = [node for q in looked for node in not_answered(q, case) if node]
     return not blind and case.look.live and bool(case.look.nodes)
 
 

@@ -116,6 +116,10 @@ class Port:
     hca_type: str = "MT4129"
     firmware: str = "28.39.3004"
     sm_lid: int = 1
+    pkey: str = "0xffff"
+    gids: list[tuple[int, str, str]] = field(default_factory=list)
+    """(index, address, type) of the filled entries, where there are others than the first."""
+    driver: str = "mlx5_core"
     rail: int | None = None
     """The GPU whose traffic it carries; None: management."""
     leaf: str = ""
@@ -246,6 +250,8 @@ class World:
     noise: tuple[str, ...] = ()
     """What befalls the text of the log on its way: see render/noise.py."""
     arch: str = "x86_64"
+    fabric: str = "IB"
+    """IB, RoCE, EFA: what NCCL says of its network."""
     launch: str = "srun"
     window_s: float = 10.0
     missing: dict[tuple[str, str], str] = field(default_factory=dict)

@@ -43,12 +43,17 @@ RATES = {"symbol_error": 10.0, "port_rcv_errors": 10.0, "link_error_recovery": 5
 """Errors a second above which a link is bad (NVIDIA NVSentinel nic-health-monitor)."""
 LOSS = (
     "req_transport_retries_exceeded", "local_ack_timeout_err", "packet_seq_err", "out_of_sequence",
-    "rnr_nak_retry_err",
+    "rnr_nak_retry_err", "retrans_timeout_events", "unresponsive_remote_events",
+    "impaired_remote_conn_events", "rx_drops",
 )  # fmt: skip
-"""Packets are lost on the way: seen at both ends of a bad path, so it accuses nobody."""
-DATA = ("port_xmit_data", "port_rcv_data")
-IDLE_WORDS = 250_000
-"""1 MB in the window, in words of 4 bytes: heartbeats, no gradients."""
+"""Packets are lost on the way: seen at both ends of a bad path, so it accuses nobody.
+
+The last four are EFA's (linux drivers/infiniband/hw/efa/efa_verbs.c).
+"""
+DATA = {"port_xmit_data": 4, "port_rcv_data": 4, "tx_bytes": 1, "rx_bytes": 1}
+"""Counters of traffic and the bytes of one unit."""
+IDLE_BYTES = 1_000_000
+"""In the window: heartbeats, no gradients."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,13 +201,13 @@ def _is_narrow(name: str, value: int) -> bool:
 def _traffic(deltas: list[Delta]) -> Iterator[Finding]:
     """No traffic on healthy ports: whatever is stuck is stuck above the network."""
     flows = {
-        (d.node, d.hca, d.port): sum(d.steps.get(name, 0) for name in DATA)
+        (d.node, d.hca, d.port): sum(d.steps.get(name, 0) * unit for name, unit in DATA.items())
         for d in deltas
         if any(name in d.steps for name in DATA)
     }
     if not flows:
         return
-    idle = [place for place, words in flows.items() if 0 <= words < IDLE_WORDS]
+    idle = [place for place, moved in flows.items() if 0 <= moved < IDLE_BYTES]
     if len(idle) == len(flows):
         says = f"no traffic on any of {len(flows)} ports: stuck above the network, or all wait"
         yield note(Role.CONTEXT, says, subject="traffic", source="ib_counters")

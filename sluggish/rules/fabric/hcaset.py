@@ -12,6 +12,8 @@ from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.fabric.common import blind, job_node, note, several
 
 SHOWN_HCAS = 4
+PLUGINS = ("Libfabric", "AWS Libfabric")
+"""Names of the OFI plugin: its provider's line says what it runs over."""
 
 
 @rule(
@@ -45,11 +47,14 @@ def cfg_hcaset(view: View) -> Iterator[Finding]:
 
 
 def _sets(view: View) -> dict[str | None, frozenset[tuple[str, int]]]:
-    """HCAs of each node, over all its ranks."""
+    """HCAs of each node, over all its ranks; of the OFI plugin only their number is known."""
     found: dict[str | None, set[tuple[str, int]]] = defaultdict(set)
     for line in view.all(NcclHcas):
         if node := job_node(line.node, view):
             found[node] |= {key for name in line.hcas for key in keys(name)}
+    for said in view.all(NcclNetwork):
+        if said.nics and said.provider and (node := job_node(said.node, view)):
+            found[node] |= {(f"{said.provider} {i}", 1) for i in range(said.nics)}
     return {node: frozenset(hcas) for node, hcas in found.items()}
 
 
@@ -58,7 +63,9 @@ def _no_hca(view: View) -> Iterator[Finding]:
     kinds: dict[str, set[str]] = defaultdict(set)
     for said in view.all(NcclNetwork):
         if node := job_node(said.node, view):
-            kinds[node].add("sockets" if said.network in (None, "Socket") else "HCAs")
+            over = said.network in (None, "Socket") or (said.provider or "").startswith("tcp")
+            if said.provider or said.network not in PLUGINS:
+                kinds[node].add("sockets" if over else "HCAs")
     for one in view.all(NcclHcas):
         if node := job_node(one.node, view):
             kinds[node].add("HCAs")

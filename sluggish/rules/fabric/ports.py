@@ -7,7 +7,7 @@ from sluggish.causes import Family
 from sluggish.correlate.hcas import Key, Used, keys, of_job
 from sluggish.correlate.window import When
 from sluggish.facts.derived import Look, Onset
-from sluggish.facts.fabric import FabricEvent, NcclHcas, Port, RdmaDevices
+from sluggish.facts.fabric import FabricEvent, FabricFlavour, NcclHcas, Port, RdmaDevices
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.fabric.common import (
     SHARED_NODES,
@@ -37,7 +37,7 @@ _MEANING = {
     "IB-PORT",
     family=Family.FABRIC,
     needs=(Port, RdmaDevices),
-    wants=(NcclHcas, FabricEvent, Look, Onset),
+    wants=(NcclHcas, FabricEvent, FabricFlavour, Look, Onset),
 )
 def ib_port(view: View) -> Iterator[Finding]:
     """A port that the job uses is not Active, or a node shows no RDMA device at all."""
@@ -254,9 +254,12 @@ def _clear(used: tuple[Port, ...], view: View) -> Finding:
     speed = f" at {' or '.join(rates)} Gb/s" if rates else ""
     active = sum(p.state in ("active", "active_defer") for p in used)
     says = f"{active}/{len(used)} host ports Active{speed} (switches: not checked)"
+    efa = any(f.kind == "efa" for f in view.all(FabricFlavour))
+    if efa:
+        says = f"{len(used)} EFA devices are there; their state says ACTIVE whatever happens"
     unseen = blind(view, (p.node for p in used))
     return note(
-        Role.ALL_CLEAR if len(known) == len(used) else Role.CONTEXT,
+        Role.ALL_CLEAR if len(known) == len(used) and not efa else Role.CONTEXT,
         says + (f", but blind on {several(unseen)}" if unseen else ""),
         strength=Strength.STRONG,
         source=used[0].source,

@@ -20,6 +20,7 @@ from sluggish.correlate.ib_vote import (
 from sluggish.correlate.window import When
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
 from sluggish.facts.fabric import (
+    FabricFlavour,
     NcclAddress,
     NcclAsyncEvent,
     NcclCompletion,
@@ -35,6 +36,8 @@ from sluggish.rules.fabric.common import in_use, note, phase_of, ports_and_used,
 
 QUIET_FACTOR = 4
 """The HCA may take four times the nominal time to give up (IBTA, see catalog/nccl.yaml)."""
+NO_COMPLETIONS = ("efa", "slingshot", "sockets")
+"""Networks that NCCL does not drive by queue pairs of its own: no completion error, no budget."""
 RAIL_HOSTS = 3
 """Hosts that lose peers on one and the same HCA name: a rail or its leaf, not a node."""
 DEADLY_SIGNALS = (4, 6, 7, 8, 9, 11)
@@ -260,7 +263,8 @@ _MEANS = {
     family=Family.FABRIC,
     needs=(LogSpan,),
     wants=(
-        NcclCompletion, NcclAsyncEvent, NcclHcas, Port, Version, RankProcess, Look, Onset,
+        NcclCompletion, NcclAsyncEvent, NcclHcas, Port, Version, RankProcess, FabricFlavour, Look,
+        Onset,
     ),
 )  # fmt: skip
 def ib_quiet(view: View) -> Iterator[Finding]:
@@ -269,6 +273,8 @@ def ib_quiet(view: View) -> Iterator[Finding]:
     if not look or not look.at or not onset or view.all(NcclAsyncEvent):
         return
     if any(c.status != FLUSH for c in view.all(NcclCompletion)):
+        return
+    if any(f.kind in NO_COMPLETIONS for f in view.all(FabricFlavour)):
         return
     if not any(span.nccl_debug for span in view.all(LogSpan)):
         yield note(

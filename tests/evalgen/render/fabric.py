@@ -25,6 +25,13 @@ HW_COUNTERS = (
 )  # fmt: skip
 
 
+EFA_COUNTERS = (
+    "rx_drops", "recv_wrs", "rdma_read_wr_err", "retrans_bytes", "retrans_pkts",
+    "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
+)  # fmt: skip
+"""linux drivers/infiniband/hw/efa/efa_verbs.c; beside tx_bytes and rx_bytes."""
+
+
 def _rate(p: Port) -> tuple[int, str]:
     """A port that is not up shows the slowest rate of its layer."""
     if p.state != "DOWN":
@@ -134,10 +141,16 @@ def ib_ports(node: Node) -> str:
             f"{port}/link_layer": p.layer,
             f"{port}/lid": f"0x{p.lid if ib else 0:x}",
             f"{port}/sm_lid": f"0x{_sm(p):x}",
-            f"{port}/pkeys/0": "0xffff",
+            f"{port}/pkeys/0": p.pkey,
             f"{port}/gids/0": f"fe80:0000:0000:0000:{_guid(p.guid)}",
             f"{port}/gid_attrs/types/0": "IB/RoCE v1",
         }
+        files |= {f"{port}/gids/{k}": address for k, address, _ in p.gids}
+        files |= {f"{port}/gid_attrs/types/{k}": kind for k, _, kind in p.gids}
+        if p.driver == "efa":
+            files[f"{ca}/device/driver"] = "../../../../bus/pci/drivers/efa"
+            for name in ("fw_ver", "hca_type", "board_id", "device/net"):
+                del files[f"{ca}/{name}"]
         out += "".join(f"{path}:{value}\n" for path, value in files.items())
     return out
 
@@ -154,6 +167,9 @@ def ib_counters(world: World, node: Node, sample: str) -> str:
             words = 0
         start = (p.guid * 7919) % (1 << 44)
         later = sample == "b"
+        if p.driver == "efa":
+            out += _efa(p, base, start, words * 4 if later else 0, later)
+            continue
         for name in COUNTERS:
             value = p.lifetime.get(name, 0)
             if name in ("port_rcv_data", "port_xmit_data"):
@@ -167,3 +183,11 @@ def ib_counters(world: World, node: Node, sample: str) -> str:
             value += p.moved.get(name, 0) if later else 0
             out += f"{base}/hw_counters/{name}:{value}\n"
     return out
+
+
+def _efa(p: Port, base: str, start: int, moved: int, later: bool) -> str:
+    values = {"tx_bytes": start + moved, "rx_bytes": start + moved}
+    values |= {name: p.lifetime.get(name, 0) for name in EFA_COUNTERS}
+    if later:
+        values = {name: value + p.moved.get(name, 0) for name, value in values.items()}
+    return "".join(f"{base}/hw_counters/{name}:{value}\n" for name, value in values.items())

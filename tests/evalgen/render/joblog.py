@@ -58,7 +58,13 @@ def nccl_init(world: World, comms: Iterable[Comm] = (), *, ranks: set[int] | Non
         names = rank.hcas
         if names is None:
             names = [p.hca for p in rank.node.ports if p.rail is not None]
-        using = " ".join(f"[{k}]{h}:1/IB" for k, h in enumerate(names))
+        if world.fabric == "EFA":
+            say(t + 0.4, "NET/OFI Initializing aws-ofi-nccl 1.17.2")
+            say(t + 0.5, "NET/OFI Selected provider is efa, fabric is efa-direct (found "
+                f"{len(names)} nics)")  # fmt: skip
+            say(t + 0.6, "Using network Libfabric")
+            continue
+        using = " ".join(f"[{k}]{h}:1/{world.fabric}" for k, h in enumerate(names))
         say(t + 0.5, f"NET/IB : Using {using} [RO]; OOB ens41f0np0:{rank.node.addr}<0>")
         say(t + 0.6, "Using network IB")
     for k, comm in enumerate(comms):
@@ -86,9 +92,13 @@ def init_lines(world: World, comm: Comm, t: float, *, ranks: set[int] | None = N
         other = world.ranks[comm.group.ranks[nxt]]
         if size > 1 and other.node is not rank.node:
             say(t + 1.6, f"Channel 00/0 : {position}[{rank.local}] -> {nxt}[{other.local}] "
-                f"[send] via NET/IB/{rank.local}/GDRDMA")  # fmt: skip
+                f"[send] via NET/{_net(world)}/{rank.local}/GDRDMA")  # fmt: skip
         say(t + 1.9, "Connected all rings, use ring PXN 0 GDR 1")
         say(t + 2.2 + 0.003 * position, f"ncclCommInitRankConfig {tail} - Init COMPLETE")
+
+
+def _net(world: World) -> str:
+    return "Libfabric" if world.fabric == "EFA" else "IB"
 
 
 def _speaker(world: World, rank: Rank) -> Callable[..., None]:

@@ -6,6 +6,7 @@ from . import (
     bare,
     desync,
     ends,
+    fabrics,
     hardware,
     host,
     links,
@@ -18,7 +19,7 @@ from . import (
 from .common import Expected, Story
 
 _MODULES = (
-    desync, hardware, links, host, ends, startup, settings, others, bare, quiet, noise,
+    desync, hardware, links, fabrics, host, ends, startup, settings, others, bare, quiet, noise,
 )  # fmt: skip
 STORIES: dict[str, Story] = {
     story.__name__: story for module in _MODULES for story in module.STORIES
