@@ -162,7 +162,7 @@ def decode_nvlink5(code: int, unit: str, intrinfo: int, status: int) -> Nvlink5R
 
 
 def nvlink5_rows(code: int, intrinfo: int) -> tuple[Nvlink5Rule, ...]:
-    """Every row that the first word alone fits: what may be meant where unit and status are lost."""
+    """Every row that the first word alone fits, for where unit and status are lost."""
     return tuple(
         rule
         for old, new, rule in _nvlink5()

@@ -91,7 +91,7 @@ def _completion(text: str) -> NcclCompletion | None:
 
 def _of_completion(fact: NcclCompletion) -> list[str]:
     table: dict[str, dict[int, dict[str, str]]] = data.read("mlx5.yaml")
-    status = table["completion_status"].get(-1 if fact.status is None else fact.status)
+    status = table["completion_status"].get(fact.status)
     if status is None:
         return [f"NCCL completion error: status {fact.status} is not in the catalogue"]
     lines = [f"NCCL completion error: status {fact.status} {status['name']}"]
