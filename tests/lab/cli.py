@@ -7,7 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from . import cluster, packages
+from . import cluster, packages, storage
 
 DIRECTORY = Path("/tmp/sluggish-lab")
 
@@ -40,6 +40,8 @@ def _run(args: argparse.Namespace) -> int:
         user, command = _user(args.command)
         lab = cluster.find(args.dir)
         return lab.popen(args.node, command or ["bash"], user, start_new_session=False).wait()
+    elif args.verb == "storage":
+        getattr(storage, args.action)(cluster.find(args.dir), args.where)
     elif args.verb == "status":
         shown = "pid,user,stat,rss,args"
         done = cluster.find(args.dir).exec("ctl", ["ps", "-ww", "-eo", shown], check=True)
@@ -85,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("node")
     rest = "[-u alice|bob] [--] COMMAND..."
     run.add_argument("command", nargs=argparse.REMAINDER, metavar=rest)
+    disk = verbs.add_parser("storage", help="a file system that can hang (unkillable D state)")
+    disk.add_argument("action", choices=["mount", "hang", "mend", "unmount"])
+    disk.add_argument("where", nargs="?", default="ctl", help="a node; default: shared by all")
     for verb, what in (
         ("crash", "the node is gone at once"),
         ("boot", "start a crashed node"),

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -114,15 +114,22 @@ class Lab:
     def is_up(self) -> bool:
         return _first_process(self.dir) is not None
 
-    def host_pid(self, node: str) -> int:
-        """The node's first process as the machine numbers it."""
-        for status in Path("/proc").glob("[0-9]*/status"):
-            try:
-                line = next(x for x in status.read_text().splitlines() if x.startswith("NSpid:"))
-            except (OSError, StopIteration):
-                continue
-            if line.split()[-2:] == [self._pid(node), "1"] and self._holds(int(status.parent.name)):
-                return int(status.parent.name)
+    def host_pid(self, node: str, pid: int = 1) -> int:
+        """A process of a node as the machine numbers it; 1 is the node's first."""
+        first = self._first_of(node)
+        if pid == 1:
+            return first
+        space = os.readlink(f"/proc/{first}/ns/pid")
+        for outside, inside in _numbers():
+            with contextlib.suppress(OSError):
+                if inside[-1] == str(pid) and os.readlink(f"/proc/{outside}/ns/pid") == space:
+                    return outside
+        raise LabError(f"no process {pid} on {node}")
+
+    def _first_of(self, node: str) -> int:
+        for outside, inside in _numbers():
+            if inside[-2:] == [self._pid(node), "1"] and self._holds(outside):
+                return outside
         raise LabError(f"{node} is not up")
 
     def _holds(self, pid: int) -> bool:
@@ -294,6 +301,9 @@ def _end(directory: Path) -> None:
     first = _first_process(directory)
     if first is None:
         return
+    # storage that was told to hang answers again, or its users could not die
+    inside = ["nsenter", f"--target={first}", "--mount", "--pid", "--"]
+    subprocess.run([*inside, "pkill", "-CONT", "-x", "bindfs"], capture_output=True, check=False)
     os.kill(first, signal.SIGKILL)
     wait_for(
         lambda: _first_process(directory) is None, 30, f"{directory}: a process there cannot die"
@@ -314,8 +324,26 @@ def _start_time(pid: int) -> str | None:
     return after[19] if len(after) > 19 and after[0] not in "ZX" else None
 
 
+def _numbers() -> Iterator[tuple[int, list[str]]]:
+    """Every process's number on the machine, and its numbers from the outermost space inwards."""
+    for status in Path("/proc").glob("[0-9]*/status"):
+        for line in _read(status).splitlines():
+            if line.startswith("NSpid:"):
+                yield int(status.parent.name), line.split()[1:]
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, ValueError):
         return ""
+
+
+def children(pid: int) -> list[int]:
+    """The machine's numbers of a process's children."""
+    return [int(child) for child in _read(Path(f"/proc/{pid}/task/{pid}/children")).split()]
+
+
+def command(pid: int) -> str:
+    """A process's command line; empty where it is gone."""
+    return _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip()

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import packages
+from . import packages, simulators, sysfs
 
 USERS = {"alice": 5001, "bob": 5002}
 """alice owns the jobs; bob is the other user (with accounting: AdminLevel=Operator)."""
@@ -20,6 +20,7 @@ class Settings:
     gpus: int = 8
     cpus: int = 32
     """A node, as Slurm is told; the machine's own number does not matter."""
+    hcas: int = 8
     slurmd_timeout: int = 15
     """Seconds until the controller calls a silent node down."""
     min_job_age: int = 300
@@ -45,6 +46,10 @@ def write(directory: Path, settings: Settings) -> tuple[str, ...]:
     _etc(directory / "etc", addresses(names))
     for name in ("ctl", "login", *names):
         _node(directory / "nodes" / name, settings.gpus)
+    simulators.place(directory)
+    for number, name in enumerate(names, 1):
+        home = directory / "nodes" / name
+        sysfs.write(home, sysfs.hcas(number, settings.hcas), settings.gpus)
     _keys(directory, addresses(names))
     _slurm(directory / "etc/slurm", names, settings)
     (directory / "etc/ssh/sshd_config").write_text(settings.sshd_config + _SSHD)

@@ -128,6 +128,10 @@ node() { # NAME BOOTED
     mount -n -t tmpfs -o mode=1777 tmpfs /dev/shm
     mount -n -t sysfs sysfs /sys
     mount -n -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup # the machine's own groups are out of reach
+    if [ -d /run/node/sys ]; then
+        bind /run/node/sys/class /sys/class
+        bind /run/node/sys/bus /sys/bus
+    fi
     cat /proc/sys/kernel/random/uuid >/run/node/boot_id
     bind /run/node/boot_id /proc/sys/kernel/random/boot_id
     until_true 20 ip link show eth0 || exit 1

@@ -14,58 +14,18 @@ CACHE = Path("/var/tmp/sluggish-lab")
 """Virtual environments of the lab: readable by everybody, kept between runs."""
 SYSTEM_PYTHON = "/usr/bin/python3"
 
-PACKAGES = [
-    "slurm-wlm",
-    "slurmctld",
-    "slurmd",
-    "slurm-client",
-    "munge",
-    "openssh-server",
-    "openssh-client",
-    "libpam-slurm-adopt",
-    "iproute2",
-    "procps",
-    "e2fsprogs",
-    "bindfs",
-    "infiniband-diags",
-    "ibverbs-utils",
-    "libibverbs-dev",
-    "gcc",
-    "libc6-dev",
-    "strace",
-    "pdsh",
-    "clustershell",
-    "slurmdbd",
-    "mariadb-server",
-    "mariadb-client",
-    "python3-venv",
-]
+PACKAGES = (
+    "slurm-wlm", "slurmctld", "slurmd", "slurm-client", "munge", "slurmdbd", "mariadb-server",
+    "mariadb-client", "openssh-server", "openssh-client", "libpam-slurm-adopt", "iproute2",
+    "procps", "e2fsprogs", "bindfs", "infiniband-diags", "ibverbs-utils", "libibverbs-dev", "gcc",
+    "libc6-dev", "strace", "pdsh", "clustershell", "netcat-openbsd", "python3-venv",
+)  # fmt: skip
 
-_PROGRAMS = [
-    "slurmctld",
-    "slurmd",
-    "scontrol",
-    "munged",
-    "sshd",
-    "ssh",
-    "ssh-keygen",
-    "ip",
-    "unshare",
-    "nsenter",
-    "setpriv",
-    "pgrep",
-    "mkfs.ext4",
-    "bindfs",
-    "ibstat",
-    "ibv_devinfo",
-    "gcc",
-    "strace",
-    "slurmdbd",
-    "sacctmgr",
-    "mariadbd",
-    "mariadb",
-    "mariadb-install-db",
-]
+_PROGRAMS = (
+    "slurmctld", "slurmd", "scontrol", "munged", "slurmdbd", "sacctmgr", "mariadbd", "mariadb",
+    "mariadb-install-db", "sshd", "ssh", "ssh-keygen", "ip", "unshare", "nsenter", "setpriv",
+    "pgrep", "mkfs.ext4", "bindfs", "ibstat", "ibv_devinfo", "gcc", "strace", "nc",
+)  # fmt: skip
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
@@ -127,16 +87,23 @@ def venv() -> Path:
     return CACHE / f"venv-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
+def cache() -> Path:
+    """The directory that is kept between labs, made where it is missing."""
+    CACHE.mkdir(mode=0o755, exist_ok=True)
+    if CACHE.is_symlink() or CACHE.stat().st_uid != os.geteuid():
+        raise CannotRun(f"{CACHE} is not ours")
+    CACHE.chmod(0o755)
+    return CACHE
+
+
 def has_torch() -> bool:
     return (venv() / ".torch").exists()
 
 
 def make_venv(log: Path, torch: bool = False) -> Path:
     """The lab's Python, made where it is missing; with `torch` the ranks' libraries too."""
+    cache()
     home = venv()
-    CACHE.mkdir(mode=0o755, exist_ok=True)
-    if CACHE.is_symlink() or CACHE.stat().st_uid != os.geteuid():
-        raise CannotRun(f"{CACHE} is not ours")
     pip = [str(home / "bin/python"), "-m", "pip", "install", "-qq"]
     if not (home / ".done").exists():
         shutil.rmtree(home, ignore_errors=True)
