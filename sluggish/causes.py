@@ -53,7 +53,7 @@ class Level(StrEnum):
 
 SUBTYPES: dict[Cause, tuple[str, ...]] = {
     Cause.NOT_RUNNING: ("pending", "completed", "cancelled", "time_limit", "failed", "requeued"),
-    Cause.NODE_DOWN: ("node_fail", "rebooted", "not_responding"),
+    Cause.NODE_DOWN: ("node_fail", "rebooted", "not_responding", "host_fault"),
     Cause.GPU_FAULT: (
         "off_bus", "missing", "ecc", "row_remap", "nvlink", "nvswitch", "gsp", "xid",
         "driver_stuck",

@@ -440,6 +440,7 @@ CARRIES = {
     "MEM-OOM": "cgroup_oom",
     "MEM-STEP": "step_oom",
     "NODE-DOWN": "node_failed",
+    "NODE-FAULT": "host_memory_fault",
     "NODE-REBOOT": "node_rebooted",
     "PROC-GONE": "vanished_rank",
     "PROG-CKPT": "rank0_checkpoint",

@@ -43,9 +43,14 @@ TREE: tuple[Question, ...] = (
     ),
     Question(
         id="node",
-        asks="Did a node of the job die or reboot?",
+        asks="Did a node of the job die, reboot or fail?",
         cause=Cause.NODE_DOWN,
-        listens={"NODE-DOWN": "node_fail", "NODE-REBOOT": "rebooted", "NODE-SILENT": None},
+        listens={
+            "NODE-DOWN": "node_fail",
+            "NODE-REBOOT": "rebooted",
+            "NODE-FAULT": "host_fault",
+            "NODE-SILENT": None,
+        },
         kind=Kind.HARD,
         must=(("slurm_node",),),
         also=("identity",),

@@ -6,8 +6,9 @@ from statistics import median
 from sluggish.causes import Family
 from sluggish.correlate.jobsense import in_job
 from sluggish.correlate.procs import deltas, odd_cpu
-from sluggish.facts.derived import Look
-from sluggish.facts.host import Pressure, ProcessDelta, RankProcess
+from sluggish.correlate.window import When, when
+from sluggish.facts.derived import Look, Onset
+from sluggish.facts.host import KernelTrouble, Pressure, ProcessDelta, RankProcess
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 
 PRESSED = 40.0
@@ -16,6 +17,8 @@ TIMES_MEDIAN = 3.0
 """So many times the other nodes' median; a shift of most nodes is a shared cause, not a node."""
 LONGEST_LOOK_S = 60.0
 """Two samples of one look are taken within a minute."""
+MOST_HOT = 4
+"""More hot nodes than this are the room's trouble: nobody is named."""
 HOG = 4.0
 """Cores that one process outside the job burns."""
 
@@ -23,12 +26,13 @@ HOG = 4.0
 @rule(
     "SLOW-HOST",
     family=Family.PROCESS,
-    needs=(Pressure, RankProcess),
-    wants=(Look,),
+    needs=(Pressure, RankProcess, KernelTrouble),
+    wants=(Look, Onset),
 )
 def slow_host(view: View) -> Iterator[Finding]:
-    """One node's tasks wait for CPU far more than those of the other nodes."""
+    """One node's tasks wait for CPU far more than the others', or its processor is too hot."""
     look = view.one(Look)
+    yield from _hot(view, look)
     moved = deltas(view.all(RankProcess))
     waits = _cpu_waits(view.all(Pressure), look)
     if len(waits) < 2:
@@ -47,6 +51,31 @@ def slow_host(view: View) -> Iterator[Finding]:
             f"the other nodes' median is {_others(node, waits):.0f}%{hog}",
             source="pressure",
             spots=(Spot(node=node, doing="waits for CPU"),),
+            subtype="slow_host",
+        )
+
+
+def _hot(view: View, look: Look | None) -> Iterator[Finding]:
+    """`Core temperature above threshold, cpu clock throttled`: a hint, it passes by itself."""
+    late = (When.HISTORY, When.EARLIER, When.TEARDOWN)
+    lines = [
+        t for t in view.all(KernelTrouble)
+        if t.kind == "thermal" and in_job(t.node, look)
+        and when(t.at, look, view.one(Onset)) not in late
+    ]  # fmt: skip
+    nodes = {t.node for t in lines}
+    for node in nodes if len(nodes) <= MOST_HOT else ():
+        mine = [t for t in lines if t.node == node]
+        yield Finding(
+            node=node,
+            subject="CPU",
+            role=Role.ROOT,
+            strength=Strength.WEAK,
+            at=mine[0].at,
+            says="a processor was too hot and lowered its clock",
+            quote=mine[0].line,
+            source="kernel",
+            spots=(Spot(node=node, doing="CPU throttled for heat"),),
             subtype="slow_host",
         )
 

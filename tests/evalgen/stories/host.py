@@ -495,7 +495,35 @@ def comm_wedged() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def host_memory_fault() -> tuple[World, Expected]:
+    """A processor's memory fails under one rank, which never comes out of the kernel."""
+    world = _world(
+        "host_memory_fault", nodes=["mc-1", "mc-2"], job_id="8087", step_at_stall=6060,
+        taken_at=epoch("2026-05-05T05:20:00Z"),
+    )  # fmt: skip
+    rank = world.ranks[9]
+    rank.stack = [("forward", "/opt/train/model.py", 88), *LOADER_STACK[-3:]]
+    t = _leaves(world, rank, "forward", ago=500)
+    rank.state, rank.cpu_cores = "R", 1.0
+    node = rank.node
+    world.kernel(node, t - 4, "{2}[Hardware Error]: Hardware error from APEI Generic Hardware "
+                 "Error Source: 0\n{2}[Hardware Error]: event severity: fatal")  # fmt: skip
+    world.kernel(node, t - 3.9, "EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_"
+                 "DIMM#0 (channel:1 slot:0 page:0x1a2b3c offset:0x40 grain:32)")  # fmt: skip
+    for k in (1, 2, 3):
+        world.kernel(node, t + 26 * k, f"watchdog: BUG: soft lockup - CPU#31 stuck for {26 * k}s! "
+                     f"[pt_main_thread:{rank.pid}]")  # fmt: skip
+    tell_start(world, nccl=False)
+    return world, Expected(
+        cause="node_down", subtype="host_fault", drains=[], culprits=[whole(node)],
+        told="Memory of the second node's first processor fails; rank 9 never comes out of the "
+        "kernel, the other 15 wait for it.",
+        must_not=["gpu_fault", "ib_fault", "progressing", "data_stall"],
+    )  # fmt: skip
+
+
 STORIES = (
+    host_memory_fault,
     loader_nfs, rank0_checkpoint, cgroup_oom, host_oom, cuda_oom, python_exception,
     dead_rank_segfault, unprepared, hca_set, memlock, shm_full, evaluation, completed, pending,
     node_failed, comm_wedged,
