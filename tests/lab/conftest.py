@@ -27,6 +27,13 @@ def machine() -> None:
 
 
 @pytest.fixture(scope="session")
+def torch_in_lab(machine: None) -> None:
+    """For tests whose jobs are real PyTorch ranks: /opt/venv/bin/python has torch."""
+    if not packages.has_torch():
+        pytest.skip("no PyTorch in the lab's Python (scripts/lab install --torch)")
+
+
+@pytest.fixture(scope="session")
 def lab(machine: None) -> Iterator[cluster.Lab]:
     """Four nodes, no accounting. A test that breaks something mends it."""
     yield from _lab()

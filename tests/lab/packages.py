@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CACHE = Path("/var/tmp/sluggish-lab")
 """Virtual environments of the lab: readable by everybody, kept between runs."""
 SYSTEM_PYTHON = "/usr/bin/python3"
+_TORCH = ROOT / "tests/requirements-torch.txt"
 
 PACKAGES = (
     "slurm-wlm", "slurmctld", "slurmd", "slurm-client", "munge", "slurmdbd", "mariadb-server",
@@ -97,7 +98,9 @@ def cache() -> Path:
 
 
 def has_torch() -> bool:
-    return (venv() / ".torch").exists()
+    """Whether the lab's Python holds what the real ranks need."""
+    stamp = venv() / ".torch"
+    return stamp.exists() and stamp.read_text() == _TORCH.read_text()
 
 
 def make_venv(log: Path, torch: bool = False) -> Path:
@@ -111,9 +114,9 @@ def make_venv(log: Path, torch: bool = False) -> Path:
         lock = str(ROOT / "tests/requirements.txt")
         _run(log, *pip, "--constraint", lock, *_dependencies())
         (home / ".done").touch()
-    if torch and not (home / ".torch").exists():
-        _run(log, *pip, "--requirement", str(ROOT / "tests/requirements-torch.txt"))
-        (home / ".torch").touch()
+    if torch and not has_torch():
+        _run(log, *pip, "--requirement", str(_TORCH))
+        (home / ".torch").write_text(_TORCH.read_text())
     return home
 
 
