@@ -15,6 +15,8 @@ from . import files, packages
 
 MOST_NODES = 100
 """The neighbour table of the kernel is one for all network namespaces; beyond this it overflows."""
+_PREFIX = "sluggish-lab-"
+_OWNER = "owner"
 _SPACES = ["--mount", "--net", "--uts", "--pid", "--ipc"]
 
 
@@ -182,8 +184,10 @@ def up(
     if not 1 <= nodes <= MOST_NODES:
         raise LabError(f"1 to {MOST_NODES} nodes")
     packages.check()
+    own = False
     if directory is None:
-        directory = Path(tempfile.mkdtemp(prefix="sluggish-lab-"))
+        directory = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        own = True
     elif directory.exists() and any(directory.iterdir()):
         raise LabError(f"{directory} is not empty")
     directory.mkdir(parents=True, exist_ok=True)
@@ -193,6 +197,8 @@ def up(
         directory.chmod(0o755)
         settings = files.Settings(nodes=nodes, accounting=accounting, **more)  # pyright: ignore
         lab = Lab(dir=directory, nodes=files.write(directory, settings))
+        if own:
+            (directory / _OWNER).write_text(f"{os.getpid()} {_start_time(os.getpid())}\n")
         _start(directory, accounting)
         _wait_until_idle(lab)
     except BaseException:
@@ -220,7 +226,22 @@ def down(directory: Path) -> None:
     _end(directory)
     if any(f" {directory}/" in line for line in Path("/proc/mounts").read_text().splitlines()):
         raise LabError(f"something is mounted below {directory}: not removed")
+    for root in ("/sys/fs/cgroup", "/sys/fs/cgroup/memory"):  # of a test that was killed
+        groups = [x for x in Path(root, directory.name).rglob("*") if x.is_dir()]
+        for group in (*sorted(groups, reverse=True), Path(root, directory.name)):
+            with contextlib.suppress(FileNotFoundError):
+                group.rmdir()
     shutil.rmtree(directory)
+
+
+def sweep(parent: Path | None = None) -> None:
+    """Ends labs in directories of `up`'s own choosing whose test run is gone, killed perhaps."""
+    parent = parent or Path(tempfile.gettempdir())
+    for mark in parent.glob(f"{_PREFIX}*/{_OWNER}"):
+        words = _read(mark).split()
+        if len(words) == 2 and _start_time(int(words[0])) != words[1]:
+            with contextlib.suppress(FileNotFoundError):  # another worker sweeps too
+                down(mark.parent)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
@@ -337,13 +358,3 @@ def _read(path: Path) -> str:
         return path.read_text()
     except (OSError, ValueError):
         return ""
-
-
-def children(pid: int) -> list[int]:
-    """The machine's numbers of a process's children."""
-    return [int(child) for child in _read(Path(f"/proc/{pid}/task/{pid}/children")).split()]
-
-
-def command(pid: int) -> str:
-    """A process's command line; empty where it is gone."""
-    return _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ").strip()

@@ -20,6 +20,7 @@ def machine() -> None:
     """Skips, saying why, where no lab can run."""
     try:
         packages.check()
+        cluster.sweep()
         if not (packages.venv() / ".done").exists():
             raise packages.CannotRun(f"no Python for the lab in {packages.CACHE}")
     except packages.CannotRun as error:

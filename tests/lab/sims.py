@@ -1,11 +1,12 @@
 """What stands in for hardware and kernel on a node: GPUs, kernel log, clock, RAS port."""
 
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from . import simulators
-from .cluster import Lab, wait_for
+from .cluster import Lab, end, wait_for
 from .sysfs import GPU_BUS
 
 
@@ -54,6 +55,17 @@ def clock(lab: Lab, node: str, ahead: int) -> None:
     lab.path(node, "/run/node/clock").write_text(f"{ahead}\n")
 
 
+@contextmanager
+def traffic(lab: Lab, node: str) -> Iterator[None]:
+    """The data counters of every port of the node rise meanwhile, as under a job that moves."""
+    null = subprocess.DEVNULL
+    process = lab.popen(node, ["sh", "-c", _TRAFFIC], stdin=null, stdout=null, stderr=null)
+    try:
+        yield
+    finally:
+        end(process)
+
+
 def ras(lab: Lab, node: str, report: str | None) -> None:
     """What NCCL's RAS port 28028 of a node answers to `status` from now on; None: nobody listens.
 
@@ -71,3 +83,17 @@ def ras(lab: Lab, node: str, report: str | None) -> None:
         server = ["/usr/bin/python3", "/run/lab/lib/ras.py", "/run/node/ras"]
         lab.popen(node, server, stdin=null, stdout=null, stderr=null).returncode = 0
         wait_for(lambda: lab.exec(node, listening).returncode == 0, 10, "RAS does not listen")
+
+
+# numbers of one width, written over one another: no reader finds half a file
+_TRAFFIC = """
+n=1000000000000000
+while :; do
+    n=$((n + 1000000000))
+    for place in /run/node/sys/class/infiniband/*/ports/1/counters; do
+        echo $n 1<>"$place/port_xmit_data"
+        echo $n 1<>"$place/port_rcv_data"
+    done
+    sleep 0.2
+done
+"""

@@ -87,6 +87,14 @@ def test_two_labs_stand_side_by_side_and_leave_nothing(lab: Lab) -> None:
     assert lab.sh("node01", "hostname") == "node01\n"
 
 
+def test_a_lab_whose_test_run_was_killed_is_swept_away(lab: Lab, tmp_path: Path) -> None:
+    left = cluster.up(1)
+    (left.dir / "owner").write_text(f"{2**22} 1\n")  # a number that no process has
+    cluster.sweep()
+    assert not left.dir.exists()
+    assert lab.is_up()
+
+
 def test_a_directory_that_is_no_lab_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "mine").touch()
     with pytest.raises(cluster.LabError, match="is not a lab"):

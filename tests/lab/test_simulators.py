@@ -1,13 +1,15 @@
 """What the nodes' stand-ins print is what sluggish's own probes read, run as they run it."""
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sluggish.facts.fabric import Port
 from sluggish.facts.gpu import Gpu, GpuCount, GpuSample, SmiFailure, Xid
-from sluggish.facts.host import OomKill
+from sluggish.facts.host import CgroupMemory, OomKill
 from sluggish.facts.origin import Origin
 from sluggish.probes import (
     gpu_bus,
@@ -22,6 +24,7 @@ from sluggish.probes import (
     nccl_ras,
     nvidia_smi,
 )
+from sluggish.probes import memory as host_memory
 
 from . import cluster, memory, sims, sysfs
 from .cluster import Lab
@@ -151,6 +154,16 @@ def test_counters_are_read_and_can_be_set(lab: Lab) -> None:
         sysfs.port(lab, NODE, "mlx5_1", symbol_error=0)
 
 
+def test_data_counters_rise_under_traffic(lab: Lab) -> None:
+    def sent() -> list[int]:
+        return [fact.counters["port_xmit_data"] for fact in ask(lab, ib_counters)]
+
+    with sims.traffic(lab, NODE):
+        cluster.wait_for(lambda: min(sent()) > 0, 10, "no traffic")
+        before = sent()
+        cluster.wait_for(lambda: all(map(int.__gt__, sent(), before)), 10, "no more traffic")
+
+
 def test_the_ras_port_speaks_its_protocol(lab: Lab) -> None:
     sims.ras(lab, NODE, "NCCL version 2.28.3\nJob summary\n===========\n")
     try:
@@ -167,33 +180,27 @@ def test_the_ras_port_speaks_its_protocol(lab: Lab) -> None:
 
 
 def test_the_kernel_kills_for_memory_and_the_node_s_log_says_so(lab: Lab) -> None:
-    with memory.limited(lab, NODE, job="77", mib=32) as group:
-        eater = lab.popen(NODE, ["sh", "-c", "read go; exec tail /dev/zero"], "alice", stdin=-1)
-        try:
-            outside = group_member(lab, eater.pid)
-            (group / "cgroup.procs").write_text(str(outside))
-            assert eater.stdin is not None
+    pipe = subprocess.PIPE
+    script = "echo $$; read go; exec tail /dev/zero"
+    eater = lab.popen(NODE, ["sh", "-c", script], "alice", stdin=pipe, stdout=pipe)
+    try:
+        assert eater.stdin is not None
+        assert eater.stdout is not None
+        pid = int(eater.stdout.readline())
+        with memory.limited(lab, NODE, job="77", mib=32) as group:
+            memory.enter(lab, NODE, group, pid)
+            (seen,) = [fact for fact in ask(lab, host_memory) if isinstance(fact, CgroupMemory)]
+            assert (seen.limit_bytes, seen.path.rpartition("/slurm/")[2]) == (
+                32 << 20, "uid_5001/job_77/step_0",
+            )  # fmt: skip
             eater.stdin.write(b"go\n")
             eater.stdin.flush()
             assert eater.wait(30) != 0
-            line = memory.copy_kill(lab, NODE, group, 4711)
-        finally:
-            cluster.end(eater)
-    assert "Killed process 4711 (tail)" in line
+            line = memory.copy_kill(lab, NODE, group, pid)
+    finally:
+        cluster.end(eater)
+    assert f"Killed process {pid} (tail)" in line
     kills = [fact for fact in ask(lab, kernel_log) if isinstance(fact, OomKill)]
-    assert [(kill.pid, kill.job_id) for kill in kills] == [(4711, "77")]
-    assert not any(str(lab.dir.name) in line for line in lab.sh(NODE, "dmesg").splitlines())
-
-
-def group_member(lab: Lab, outermost: int) -> int:
-    """The machine's number of the shell at the end of the chain that `popen` started."""
-    found: list[int] = []
-
-    def there() -> bool:
-        found[:] = [outermost]
-        while kids := cluster.children(found[-1]):
-            found.append(kids[0])
-        return cluster.command(found[-1]).startswith("sh -c read")
-
-    cluster.wait_for(there, 10, "the shell does not start")
-    return found[-1]
+    assert [(kill.pid, kill.job_id) for kill in kills] == [(pid, "77")]
+    assert lab.dir.name not in lab.sh(NODE, "dmesg")
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/{lab.dir.name}"))
