@@ -6,22 +6,19 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import files, packages
+from .procs import LabError, end, numbers, read, start_time, wait_for
 
+__all__ = ["Lab", "LabError", "down", "end", "find", "sweep", "up", "wait_for"]
 MOST_NODES = 100
 """The neighbour table of the kernel is one for all network namespaces; beyond this it overflows."""
 _PREFIX = "sluggish-lab-"
 _OWNER = "owner"
 _SPACES = ["--mount", "--net", "--uts", "--pid", "--ipc"]
-
-
-class LabError(Exception):
-    """Something in the lab did not do as told; the text says where its logs are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,14 +119,14 @@ class Lab:
         if pid == 1:
             return first
         space = os.readlink(f"/proc/{first}/ns/pid")
-        for outside, inside in _numbers():
+        for outside, inside in numbers():
             with contextlib.suppress(OSError):
                 if inside[-1] == str(pid) and os.readlink(f"/proc/{outside}/ns/pid") == space:
                     return outside
         raise LabError(f"no process {pid} on {node}")
 
     def _first_of(self, node: str) -> int:
-        for outside, inside in _numbers():
+        for outside, inside in numbers():
             if inside[-2:] == [self._pid(node), "1"] and self._holds(outside):
                 return outside
         raise LabError(f"{node} is not up")
@@ -198,7 +195,7 @@ def up(
         settings = files.Settings(nodes=nodes, accounting=accounting, **more)  # pyright: ignore
         lab = Lab(dir=directory, nodes=files.write(directory, settings))
         if own:
-            (directory / _OWNER).write_text(f"{os.getpid()} {_start_time(os.getpid())}\n")
+            (directory / _OWNER).write_text(f"{os.getpid()} {start_time(os.getpid())}\n")
         _start(directory, accounting)
         _wait_until_idle(lab)
     except BaseException:
@@ -238,32 +235,10 @@ def sweep(parent: Path | None = None) -> None:
     """Ends labs in directories of `up`'s own choosing whose test run is gone, killed perhaps."""
     parent = parent or Path(tempfile.gettempdir())
     for mark in parent.glob(f"{_PREFIX}*/{_OWNER}"):
-        words = _read(mark).split()
-        if len(words) == 2 and _start_time(int(words[0])) != words[1]:
+        words = read(mark).split()
+        if len(words) == 2 and start_time(int(words[0])) != words[1]:
             with contextlib.suppress(FileNotFoundError):  # another worker sweeps too
                 down(mark.parent)
-
-
-def end(process: subprocess.Popen[bytes]) -> None:
-    """Kills what `popen` started, with its process group; one in D state stays behind."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    for stream in (process.stdin, process.stdout, process.stderr):
-        if stream:
-            stream.close()
-    try:
-        process.wait(5)
-    except subprocess.TimeoutExpired:
-        process.returncode = -signal.SIGKILL  # left to the lab's end; no warning at exit
-
-
-def wait_for(true: Callable[[], bool], seconds: float, what: str) -> None:
-    """Returns as soon as the condition holds; raises `LabError` with `what` after `seconds`."""
-    until = time.monotonic() + seconds
-    while not true():
-        if time.monotonic() > until:
-            raise LabError(what)
-        time.sleep(0.05)
 
 
 def _as_user(user: str | None) -> list[str]:
@@ -296,9 +271,9 @@ def _start(directory: Path, accounting: bool) -> None:
         )  # fmt: skip
     process.returncode = 0  # it outlives this program: no warning about it
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    wait_for(lambda: bool(_read(children)), 10, f"did not start, see {directory}/log/unshare.log")
-    first = int(_read(children).split()[0])
-    (directory / "ctl.pid").write_text(f"{first} {_start_time(first)}\n")
+    wait_for(lambda: bool(read(children)), 10, f"did not start, see {directory}/log/unshare.log")
+    first = int(read(children).split()[0])
+    (directory / "ctl.pid").write_text(f"{first} {start_time(first)}\n")
 
 
 def _wait_until_idle(lab: Lab) -> None:
@@ -337,24 +312,4 @@ def _first_process(directory: Path) -> int | None:
         pid, began = (directory / "ctl.pid").read_text().split()
     except (OSError, ValueError):
         return None
-    return int(pid) if _start_time(int(pid)) == began else None
-
-
-def _start_time(pid: int) -> str | None:
-    after = _read(Path(f"/proc/{pid}/stat")).rpartition(") ")[2].split()
-    return after[19] if len(after) > 19 and after[0] not in "ZX" else None
-
-
-def _numbers() -> Iterator[tuple[int, list[str]]]:
-    """Every process's number on the machine, and its numbers from the outermost space inwards."""
-    for status in Path("/proc").glob("[0-9]*/status"):
-        for line in _read(status).splitlines():
-            if line.startswith("NSpid:"):
-                yield int(status.parent.name), line.split()[1:]
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text()
-    except (OSError, ValueError):
-        return ""
+    return int(pid) if start_time(int(pid)) == began else None

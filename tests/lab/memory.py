@@ -3,7 +3,7 @@
 import contextlib
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,7 @@ _V2 = Path("/sys/fs/cgroup")
 
 
 @contextmanager
-def limited(lab: Lab, node: str, job: str, mib: int = 64, step: str = "0") -> Iterator[Path]:
+def limited(lab: Lab, node: str, job: str, mib: int = 64, step: str = "0") -> Generator[Path]:
     """A cgroup named as Slurm would name the step's, on the machine; gone at the end.
 
     `enter` puts processes into it; what they allocate from then on counts against its limit. Who is

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -135,7 +135,7 @@ def _run(log: Path, *argv: str) -> None:
 
 
 @contextmanager
-def _no_services() -> Iterator[None]:
+def _no_services() -> Generator[None]:
     """Packages that are installed meanwhile start no daemon: the lab starts its own."""
     if _POLICY.exists():
         yield

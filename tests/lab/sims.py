@@ -1,7 +1,7 @@
 """What stands in for hardware and kernel on a node: GPUs, kernel log, clock, RAS port."""
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def clock(lab: Lab, node: str, ahead: int) -> None:
 
 
 @contextmanager
-def traffic(lab: Lab, node: str) -> Iterator[None]:
+def traffic(lab: Lab, node: str) -> Generator[None]:
     """The data counters of every port of the node rise meanwhile, as under a job that moves."""
     null = subprocess.DEVNULL
     process = lab.popen(node, ["sh", "-c", _TRAFFIC], stdin=null, stdout=null, stderr=null)

@@ -83,7 +83,10 @@ def test_samples_come_once_a_second(lab: Lab) -> None:
     facts = ask(lab, gpu_samples, None, f"timeout 2.5 {gpu_samples.COMMAND}")
     samples = [fact for fact in facts if isinstance(fact, GpuSample)]
     assert len(samples) == 24
-    assert (samples[16].at - samples[0].at).total_seconds() == pytest.approx(2, abs=0.5)
+    first, third = samples[0].at, samples[16].at
+    assert first is not None
+    assert third is not None
+    assert (third - first).total_seconds() == pytest.approx(2, abs=0.5)
 
 
 def test_a_lost_gpu_is_told_on_stderr_with_status_zero(lab: Lab) -> None:
@@ -128,6 +131,7 @@ def test_a_clock_that_is_off_is_off_in_date_and_journal(lab: Lab) -> None:
     (node,) = ask(lab, identity)
     (xid,) = [fact for fact in ask(lab, kernel_log) if isinstance(fact, Xid)]
     assert node.hostname == NODE
+    assert xid.at is not None
     assert xid.at.timestamp() - right == pytest.approx(3600, abs=10)
 
 
