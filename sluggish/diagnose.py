@@ -8,6 +8,7 @@ from sluggish import __version__
 from sluggish.correlate.flavour import flavours
 from sluggish.correlate.locate import at_home, places
 from sluggish.correlate.phase import phase
+from sluggish.correlate.profile import profile
 from sluggish.correlate.shape import derive_shapes
 from sluggish.correlate.timeline import look, on_one_clock, onset
 from sluggish.correlate.waitgraph import wait_for
@@ -27,8 +28,11 @@ from sluggish.verdict.decide import decide
 from sluggish.verdict.model import Diagnosis, Summary
 
 
-def diagnose(bundle: Bundle, mapper: Mapper = map) -> Diagnosis:
-    """Everything after the evidence is a pure function of it; `mapper` may use processes."""
+def diagnose(bundle: Bundle, mapper: Mapper = map, *, cloud: bool = False) -> Diagnosis:
+    """Everything after the evidence is a pure function of it; `mapper` may use processes.
+
+    `cloud`: the nodes are known to be a provider's instances, whatever the evidence shows.
+    """
     facts = gather(bundle, PROBES, mapper)
     findings = ask_all(RULES, facts)
     case = Case(
@@ -42,13 +46,15 @@ def diagnose(bundle: Bundle, mapper: Mapper = map) -> Diagnosis:
     )
     verdict = decide(case)
     job = current(facts.all(Job))
+    kind = profile(facts, case.look, cloud=cloud)
+    states = facts.all(NodeState)
     return Diagnosis(
         job=job,
         taken_at=case.look.at,
         summary=_summary(facts, case),
         findings=findings,
         verdict=verdict,
-        remedies=remedies(verdict, findings, job, facts.all(NodeState), verdict.drain_nodes),
+        remedies=remedies(verdict, findings, job, states, verdict.drain_nodes, kind),
         bundle=bundle.path,
         loose=bundle.loose,
         unread=bundle.unread,

@@ -11,6 +11,7 @@ from typing import Any
 
 from sluggish.catalog import data
 from sluggish.causes import Cause
+from sluggish.facts.derived import Profile
 from sluggish.findings import Finding, Role, Strength
 from sluggish.hostlist import fold
 from sluggish.job import Job, NodeState
@@ -31,6 +32,11 @@ ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEM
          "DEADLINE", "PREEMPTED", "COMPLETING", "PENDING", "REQUEUED")  # fmt: skip
 REBOOTS = ("off_bus", "missing", "driver_stuck", "gsp")
 """A reset does not reach a GPU that left the bus, nor one whose driver hangs, whatever 154 says."""
+OURS_TO_REPAIR = ("reboot_node", "reset_gpu", "reset_nvlink_domain", "drain_and_field_diag", "rma",
+                  "port_down", "hca_fatal", "link_degraded")  # fmt: skip
+"""Entries that touch hardware: not the user's to mend where it is a provider's."""
+PLAIN = Profile()
+"""Machines of one's own, each with its own NVLink domain."""
 DOWN = ("DOWN", "DRAIN", "DRAINED", "DRAINING", "FAIL", "FAILING")
 
 
@@ -40,6 +46,7 @@ def remedies(
     job: Job | None,
     node_states: Sequence[NodeState],
     drain_nodes: Sequence[str],
+    profile: Profile = PLAIN,
 ) -> tuple[Remedy, ...]:
     """Keep new jobs off, end the job, repair, verify, housekeeping: in this order.
 
@@ -49,14 +56,14 @@ def remedies(
     drained = _drained(node_states)
     job_id = job.id if job and JOB_ID.match(job.id) else None
     end = tuple(_end(verdict, findings, job, job_id, drains))
-    repair = tuple(_repair(verdict, findings, job_id, drains, drained))
+    repair = tuple(_repair(verdict, findings, job_id, drains, drained, profile))
     # a start on storage that does not answer hangs again: look and mend before the job goes
     ordered = (*repair, *end) if verdict.subtype == "storage" else (*end, *repair)
     steps = [
         *_keep_off(verdict, findings, job_id, drains, drained, {s.node for s in node_states}),
         *_first_look(verdict, job_id),
         *ordered,
-        *_housekeeping(findings),
+        *_housekeeping(findings, profile),
     ]
     return tuple(_numbered(steps))
 
@@ -202,11 +209,13 @@ def _repair(
     job_id: str | None,
     drains: Sequence[str],
     drained: dict[str, str],
+    profile: Profile,
 ) -> Iterable[dict[str, Any]]:
     texts = _texts().get(verdict.cause, {})
-    steps = list(_steps(texts, _key(verdict, findings)))
-    steps += list(_steps(texts, "verify")) if drains else []
-    for step in steps:
+    steps = list(_steps(texts, _on(profile, _key(verdict, findings), texts)))
+    steps += list(_steps(texts, _on(profile, "verify", texts))) if drains else []
+    for told in steps:
+        step = _of_provider(told, profile)
         if (step.get("disruptive") or step.get("drained_only")) and not drains:
             continue
         gated = step.get("disruptive") or step.get("drained_only")
@@ -214,6 +223,21 @@ def _repair(
         resume = any("State=RESUME" in command for command in step.get("commands", ()))
         nodes = [n for n in nodes if not (resume and n in drained)]
         yield _for_nodes(step, nodes, verdict, findings, job_id)
+
+
+def _on(profile: Profile, key: str, texts: dict[str, list[Any]]) -> str:
+    """The entry that fits the machines: a provider's hardware is given back, not repaired."""
+    if profile.cloud and f"cloud_{key}" in texts:
+        return f"cloud_{key}"
+    if profile.cloud and key in OURS_TO_REPAIR and "cloud_repair" in texts:
+        return "cloud_repair"
+    if profile.rack_domain and key == "reset_gpu":
+        return "reset_nvlink_domain"
+    return key
+
+
+def _of_provider(step: dict[str, Any], profile: Profile) -> dict[str, Any]:
+    return {**step, "title": step["title"].replace("PROVIDER", profile.cloud or "the provider")}
 
 
 def _key(verdict: Verdict, findings: Sequence[Finding]) -> str:
@@ -236,7 +260,7 @@ def _key(verdict: Verdict, findings: Sequence[Finding]) -> str:
 
 
 def _steps(texts: dict[str, list[Any]], key: str) -> Iterable[dict[str, Any]]:
-    for step in texts.get(key, texts.get("default", []) if key != "verify" else []):
+    for step in texts.get(key, texts.get("default", []) if "verify" not in key else []):
         if isinstance(step, str):
             yield from _steps(texts, step)
         else:
@@ -275,16 +299,21 @@ def _filled(step: dict[str, Any], **words: str | int | None) -> dict[str, Any]:
     return {**step, "commands": commands}
 
 
-def _housekeeping(findings: Sequence[Finding]) -> Iterable[dict[str, Any]]:
+def _housekeeping(findings: Sequence[Finding], profile: Profile) -> Iterable[dict[str, Any]]:
     """What waits for an idle moment: never a drain, never urgent."""
     places: dict[str, None] = {}
     for finding in findings:
         if finding.role is Role.HOUSEKEEPING and finding.action == "reset_gpu" and finding.node:
             places[f"{safe(finding.node, 60)} {safe(finding.subject, 40)}"] = None
     if places:
+        what = "reset"
+        if profile.cloud:
+            what = "reboot or exchange the instance"
+        elif profile.rack_domain:
+            what = "reset with its whole NVLink domain"
         some = ", ".join(list(places)[:4]) + (f" and {len(places) - 4} more" * (len(places) > 4))
         yield {
-            "title": f"housekeeping: reset at the next idle moment: {some}",
+            "title": f"housekeeping: {what} at the next idle moment: {some}",
             "effect": "applies a pending row remap; not urgent and not the cause",
             "needs": "root",
         }

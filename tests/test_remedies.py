@@ -168,8 +168,10 @@ def test_no_text_of_evidence_reaches_a_command(
 @pytest.mark.parametrize("cause", list(TEXTS))
 def test_every_key_of_the_texts_is_a_subtype_or_an_action(cause: str) -> None:
     actions = {"none", "restart_app", "reset_gpu", "reboot_node", "drain_and_field_diag", "rma",
-               "check_fabric"}  # fmt: skip
+               "check_fabric", "reset_nvlink_domain", "recover_imex"}  # fmt: skip
+    of_a_provider = {f"cloud_{key}" for key in (*SUBTYPES[Cause(cause)], "verify", "repair")}
     allowed = {
+        *of_a_provider,
         *SUBTYPES[Cause(cause)],
         "default",
         "verify",

@@ -49,11 +49,14 @@ def diagnose(
     explain: Annotated[
         bool, typer.Option("--explain", help="Also print the path through the decision tree.")
     ] = False,
+    cloud: Annotated[
+        bool, typer.Option("--cloud", help="The nodes are a provider's: advise to give them back.")
+    ] = False,
 ) -> None:
     """Name the cause out of recorded evidence, and what to run next. Runs and changes nothing."""
     from sluggish.cli.diagnose import run
 
-    raise typer.Exit(run(paths, as_json=as_json, explain=explain))
+    raise typer.Exit(run(paths, as_json=as_json, explain=explain, cloud=cloud))
 
 
 @app.command()

@@ -13,19 +13,21 @@ from sluggish.probes import PROBES
 from sluggish.text import safe
 
 
-def run(paths: Sequence[str], *, as_json: bool = False, explain: bool = False) -> int:
+def run(
+    paths: Sequence[str], *, as_json: bool = False, explain: bool = False, cloud: bool = False
+) -> int:
     """Print the diagnosis of what lies at these paths; the exit code tells the class."""
     bundle = load(paths, PROBES)
     if not any(item.size for item in bundle.evidence):
         nothing(bundle)
         if not as_json:
             return EXIT_NOTHING
-    return report(bundle, as_json=as_json, explain=explain)
+    return report(bundle, as_json=as_json, explain=explain, cloud=cloud)
 
 
-def report(bundle: Bundle, *, as_json: bool, explain: bool) -> int:
+def report(bundle: Bundle, *, as_json: bool, explain: bool, cloud: bool = False) -> int:
     """Print the diagnosis of a bundle."""
-    diagnosis = diagnose(bundle, mapper())
+    diagnosis = diagnose(bundle, mapper(), cloud=cloud)
     if as_json:
         from sluggish.report.json import render
 

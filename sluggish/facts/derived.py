@@ -47,6 +47,17 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What kind of machines these are: it decides which repair is possible, never the cause."""
+
+    cloud: str | None = None
+    """Name of the provider whose instances the nodes are, `a cloud` where only that is known."""
+    why: str = ""
+    rack_domain: bool = False
+    """One NVLink domain spans the rack (GB200, GB300): no node of it is reset alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseFact:
     """The phase of the job at the look, and what told it."""
 

@@ -119,6 +119,16 @@ class NodeIdentity:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the firmware says that this machine is (DMI): its maker, product and asset tag."""
+
+    node: str | None
+    words: str
+    """`Amazon EC2 p5.48xlarge`, as sysfs or the kernel's first lines print it."""
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RankProcess:
     """One process of the job in one sample, from /proc or ps."""
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
-from sluggish.facts.host import NodeIdentity
+from sluggish.facts.host import Machine, NodeIdentity
 from sluggish.facts.origin import Origin
 from sluggish.facts.sections import sections
 from sluggish.text import is_node_name
@@ -22,9 +22,14 @@ echo '==> /proc/uptime <=='; cat /proc/uptime
 echo '==> date +%z <=='; date +%z
 echo '==> /proc/sys/kernel/random/boot_id <=='; cat /proc/sys/kernel/random/boot_id
 echo '==> /proc/cmdline <=='; cat /proc/cmdline
+for name in sys_vendor product_name chassis_asset_tag; do
+  echo "==> /sys/class/dmi/id/$name <=="; cat "/sys/class/dmi/id/$name" 2>/dev/null
+done
+:
 """
-FACTS: tuple[type, ...] = (NodeIdentity,)
+FACTS: tuple[type, ...] = (NodeIdentity, Machine)
 BINARY = False
+DMI = ("sys_vendor", "product_name", "chassis_asset_tag")
 
 # 1795400530.123456789
 _EPOCH = re.compile(r"(\d{9,11})(?:\.(\d{1,9}))?\Z", re.ASCII)
@@ -45,8 +50,8 @@ def sniff(head: bytes) -> bool:
     return bool(_SNIFF.search(head) or _SNIFF_UNAME.match(head[:1000]))
 
 
-def parse(text: str, origin: Origin) -> Iterator[NodeIdentity]:
-    """One fact; fields that are missing or broken stay None."""
+def parse(text: str, origin: Origin) -> Iterator[NodeIdentity | Machine]:
+    """One fact, fields that are missing or broken stay None; and the machine, if DMI told."""
     found = {name: body.strip() for name, body in sections(text)}
     if not found and _UNAME.match(text):
         found = {"uname -a": text.strip()}
@@ -57,8 +62,9 @@ def parse(text: str, origin: Origin) -> Iterator[NodeIdentity]:
     if not (is_node_name(host or "") or now or _BOOT_ID.match(boot_id)):
         raise ValueError("expected sections hostname, uname -a, date, /proc/uptime, boot_id")
     arch = _ARCH.search(uname)
+    node = origin.node or (host if is_node_name(host or "") else None)
     yield NodeIdentity(
-        node=origin.node or (host if is_node_name(host or "") else None),
+        node=node,
         hostname=host if is_node_name(host or "") else None,
         boot_id=boot_id if _BOOT_ID.match(boot_id) else None,
         now=now,
@@ -69,6 +75,9 @@ def parse(text: str, origin: Origin) -> Iterator[NodeIdentity]:
         kernel_cmdline=found.get("/proc/cmdline") or None,
         utc_offset_s=_zone(found.get("date +%z", "")),
     )
+    dmi = [found.get(f"/sys/class/dmi/id/{name}", "").strip()[:80] for name in DMI]
+    if any(dmi):
+        yield Machine(node=node, words=" ".join(word for word in dmi if word), source=ID)
 
 
 def _part(uname: str, group: int) -> str | None:

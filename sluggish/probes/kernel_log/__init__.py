@@ -20,6 +20,7 @@ from sluggish.facts.host import (
     HungTask,
     KernelSpan,
     KernelTrouble,
+    Machine,
     OomKill,
     PcieError,
     Segfault,
@@ -38,7 +39,7 @@ COMMAND = (
 )
 FACTS: tuple[type, ...] = (
     Xid, SXid, GpuTrouble, OomKill, HungTask, StorageEvent, PcieError, KernelTrouble, Segfault,
-    FabricEvent, KernelSpan,
+    FabricEvent, KernelSpan, Machine,
 )  # fmt: skip
 BINARY = False
 NEEDLES: tuple[str, ...] = (*nvidia.NEEDLES, *host.NEEDLES, *storage.NEEDLES, *devices.NEEDLES)

@@ -6,7 +6,7 @@ Sources: Linux `mm/oom_kill.c` (3.10 to 6.x), `kernel/hung_task.c`, `kernel/watc
 
 import re
 
-from sluggish.facts.host import HungTask, KernelTrouble, OomKill, Segfault
+from sluggish.facts.host import HungTask, KernelTrouble, Machine, OomKill, Segfault
 from sluggish.probes.kernel_log.context import Record
 from sluggish.text import safe
 
@@ -19,7 +19,7 @@ NEEDLES = (
     "BUG: ", "kernel BUG at", "Unable to handle kernel", "general protection fault",
     "soft lockup", "hard LOCKUP", "detected stall", "self-detected stall", "[Hardware Error]",
     "EDAC ", "Machine check", "temperature above threshold", "Linux version ",
-    "Booting Linux on physical",
+    "Booting Linux on physical", "DMI: ",
 )  # fmt: skip
 
 # oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=c,mems_allowed=0-1,
@@ -96,12 +96,16 @@ _TROUBLE = (
     ("boot", re.compile(r"^(?:Linux version |Booting Linux on physical)")),
     ("other", re.compile(r"[Mm]achine check events logged")),
 )  # fmt: skip
+# DMI: Amazon EC2 p5.48xlarge/, BIOS 1.0 10/16/2017     (linux drivers/firmware/dmi_scan.c)
+_DMI = re.compile(r"DMI: (?P<words>\S[^,]{0,160}), BIOS ")
 MAX_STACK = 32
 STACK_LINES = 48
 
 
-def read(record: Record) -> OomKill | HungTask | Segfault | KernelTrouble | None:
+def read(record: Record) -> OomKill | HungTask | Segfault | KernelTrouble | Machine | None:
     """The fact of one host line, or None."""
+    if found := _DMI.match(record.text):
+        return Machine(node=record.node, words=safe(found["words"], 160), source="kernel")
     return _oom(record) or _hung(record) or _segfault(record) or _trouble(record)
 
 
