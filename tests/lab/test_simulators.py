@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sluggish.facts.collective import RasReport
 from sluggish.facts.fabric import Port
 from sluggish.facts.gpu import Gpu, GpuCount, GpuSample, SmiFailure, Xid
 from sluggish.facts.host import CgroupMemory, OomKill
@@ -169,15 +170,17 @@ def test_data_counters_rise_under_traffic(lab: Lab) -> None:
 
 
 def test_the_ras_port_speaks_its_protocol(lab: Lab) -> None:
-    sims.ras(lab, NODE, "NCCL version 2.28.3\nJob summary\n===========\n")
+    captures = Path(__file__).parents[1] / "captures/nccl_ras"
+    sims.ras(lab, NODE, (captures / "docs-mismatch.txt").read_text())
     try:
-        told = lab.sh(
-            NODE, "(printf 'timeout 5\\nverbose status\\n'; sleep 0.5) | nc -N localhost 28028"
-        )
-        assert told.startswith("OK\nNCCL version 2.28.3\n")
+        (report,) = [fact for fact in ask(lab, nccl_ras, "alice") if isinstance(fact, RasReport)]
+        assert (report.communicators, report.processes, report.complete) == (1, 32, True)
+        sims.ras(lab, NODE, (captures / "docs-json-2.29.1.json").read_text())
+        words = "client protocol 2\\nset format json\\nstatus\\n"
+        told = lab.sh(NODE, f"(printf '{words}'; sleep 0.5) | nc -N localhost 28028")
+        assert told.startswith('SERVER PROTOCOL 2\nOK\n{\n  "nccl_version": "2.29.1"')
         bad = lab.sh(NODE, "(printf 'shutdown\\n'; sleep 0.5) | nc -N localhost 28028")
         assert bad.startswith("ERROR: ")
-        assert nccl_ras.sniff(told.encode()) in (True, False)
     finally:
         sims.ras(lab, NODE, None)
     assert lab.exec(NODE, ["nc", "-z", "localhost", "28028"]).returncode == 1
