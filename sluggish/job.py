@@ -1,6 +1,7 @@
 """Job, Step, Rank: what Slurm says of the job."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 
@@ -15,6 +16,7 @@ class Step:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     nodes: tuple[str, ...] | None = None
+    tasks: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,19 @@ class NodeState:
     free_memory_mib: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Neighbour:
+    """A job that holds a part of these nodes, as `squeue` lists it; the looked-at job too."""
+
+    id: str
+    """As users write it: `3_2`, `6+1`."""
+    raw_id: str
+    uid: int | None = None
+    user: str | None = None
+    state: str = ""
+    nodes: tuple[str, ...] = ()
+
+
 def current(jobs: tuple[Job, ...]) -> Job | None:
     """The run that the evidence is about: scontrol's record before sacct's, a later run before it.
 
@@ -77,4 +92,39 @@ def current(jobs: tuple[Job, ...]) -> Job | None:
     """
     ordered = [*(j for j in jobs if j.source == "sacct"), *(j for j in jobs if j.source != "sacct")]
     alive = [job for job in ordered if job.state in ("RUNNING", "COMPLETING", "SUSPENDED")]
-    return next(reversed(alive or ordered), None)
+    last = next(reversed(alive or ordered), None)
+    if last is None or "+" not in last.id:
+        return last
+    base = last.id.partition("+")[0]
+    parts = {
+        job.id: job
+        for job in alive or ordered
+        if job.id.startswith(f"{base}+") and job.source == last.source
+    }
+    return _whole(base, [parts[name] for name in sorted(parts, key=_offset)])
+
+
+def _offset(job_id: str) -> int:
+    offset = job_id.partition("+")[2]
+    return int(offset) if offset.isascii() and offset.isdigit() else 0
+
+
+def _whole(base: str, parts: list[Job]) -> Job:
+    """A heterogeneous job out of its parts: the leader's words, everybody's nodes and steps."""
+    if len(parts) == 1:
+        return parts[0]
+    gpus = {part.gpus_per_node for part in parts}
+    return replace(
+        parts[0],
+        id=base,
+        nodes=tuple(dict.fromkeys(node for part in parts for node in part.nodes)),
+        num_nodes=_sum(part.num_nodes for part in parts),
+        num_tasks=_sum(part.num_tasks for part in parts),
+        gpus_per_node=gpus.pop() if len(gpus) == 1 else None,
+        steps=tuple(step for part in parts for step in part.steps),
+    )
+
+
+def _sum(numbers: Iterable[int | None]) -> int | None:
+    known = list(numbers)
+    return sum(n for n in known if n is not None) if None not in known else None

@@ -31,10 +31,12 @@ MAILED = {
     "rank_procs": "procs.txt",
     "memory": "mem.txt",
     "mounts": "mounts.txt",
+    "sockets": "ss.txt",
     "identity": "host.txt",
     "slurm_job": "scontrol_job.txt",
     "slurm_node": "nodes.txt",
     "sacct": "sacct.txt",
+    "squeue": "queue.txt",
     "job_log": "slurm.out",
     "nccl_ras": "ras.txt",
 }

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from sluggish.facts.origin import Origin
 
 HERE = Path(__file__).parent
-IDS = ("identity", "rank_procs", "memory", "mounts", "slurm_job", "slurm_node", "sacct")
+IDS = ("identity", "rank_procs", "memory", "mounts", "slurm_job", "slurm_node", "sacct",
+       "squeue")  # fmt: skip
 PROBES = {name: importlib.import_module(f"sluggish.probes.{name}") for name in IDS}
 BOOT = datetime(2026, 11, 1, tzinfo=UTC)
 TAKEN = datetime(2026, 11, 24, 3, 22, 10, tzinfo=UTC)

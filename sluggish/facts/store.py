@@ -171,7 +171,7 @@ def _say(item: Evidence) -> str:
     return f"{item.error}: {first[0]}" if first else str(item.error)
 
 
-def origin_of(item: Evidence, bundle: Bundle, clocks: dict[str, Clock]) -> Origin:
+def origin_of(item: Evidence, bundle: Bundle | None, clocks: dict[str, Clock]) -> Origin:
     """What a parser may know of this evidence."""
     clock = clocks.get(item.node or "")
     boot_at = None
@@ -183,9 +183,9 @@ def origin_of(item: Evidence, bundle: Bundle, clocks: dict[str, Clock]) -> Origi
         sample=item.sample,
         path=item.path,
         command=item.command,
-        taken_at=item.started_at or bundle.taken_at or item.mtime,
+        taken_at=item.started_at or (bundle.taken_at if bundle else None) or item.mtime,
         boot_at=boot_at,
-        utc_offset_s=clock.utc_offset_s if clock else _common_zone(clocks),
+        utc_offset_s=_zone(item, clock, clocks),
         stderr=item.stderr,
         exit_code=item.exit_code,
         mtime=item.mtime,
@@ -214,6 +214,16 @@ def on_our_clock(fact: Any, shift: timedelta) -> Any:
         elif isinstance(value, tuple) and value and is_dataclass(value[0]):
             moved[each.name] = tuple(on_our_clock(part, shift) for part in value)
     return replace(fact, **moved) if moved else fact
+
+
+IN_UTC = "TZ=UTC "
+"""A command that ran so printed UTC, wherever its machine stands."""
+
+
+def _zone(item: Evidence, clock: Clock | None, clocks: dict[str, Clock]) -> int:
+    if (item.command or "").startswith(IN_UTC):
+        return 0
+    return clock.utc_offset_s if clock else _common_zone(clocks)
 
 
 def _common_zone(clocks: dict[str, Clock]) -> int:

@@ -39,6 +39,8 @@ def _all() -> tuple[ModuleType, ...]:
         sacct,
         slurm_job,
         slurm_node,
+        sockets,
+        squeue,
         stacks,
     )
 
@@ -46,6 +48,7 @@ def _all() -> tuple[ModuleType, ...]:
         slurm_job,
         slurm_node,
         sacct,
+        squeue,
         identity,
         kernel_log,
         nvidia_smi,
@@ -59,6 +62,7 @@ def _all() -> tuple[ModuleType, ...]:
         rank_procs,
         memory,
         mounts,
+        sockets,
         job_log,
         flight_recorder,
         nccl_ras,

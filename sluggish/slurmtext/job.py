@@ -15,6 +15,8 @@ ALIVE = {"RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "STOPPED", "SIGNALI
 _NAME = re.compile(
     r" JobName=(.{0,1100}?)(?=\s{1,8}UserId=[^\s()]{1,64}\(\d{1,10}\)\s{1,8}GroupId=)", re.DOTALL
 )
+# two of them in a record: somebody named a job like the fields of another user's
+_OWNER = re.compile(r"\sUserId=[^\s()]{1,64}\(\d{1,10}\)\s{1,8}GroupId=")
 # `Command=/x/train.sh --cfg A=b WorkDir=/x`
 _COMMAND = re.compile(r"(?:^|\s)Command=(.{0,4000}?)(?=\s{1,8}WorkDir=)", re.DOTALL)
 _OWN_LINE = re.compile(r"^(Command|WorkDir|StdErr|StdIn|StdOut|Comment|AdminComment)=", re.ASCII)
@@ -90,6 +92,8 @@ def _job(record: str, utc_offset_s: int) -> Job:
 
 def _values(record: str) -> tuple[str | None, dict[str, str]]:
     """The job's name, and the other fields. Name and command may hold what looks like fields."""
+    if len(_OWNER.findall(record)) > 1:
+        raise ValueError("expected one UserId= in a job's record: a name or comment imitates one")
     name, rest = _cut(_NAME, record)
     own = [line for line in rest.splitlines()[1:] if _OWN_LINE.match(line)]
     command = None
@@ -137,6 +141,7 @@ def _step(record: str, utc_offset_s: int) -> Step:
         state=word(values.get("State")),
         started_at=when(values.get("StartTime"), utc_offset_s),
         nodes=nodes(values.get("NodeList")) or None,
+        tasks=number(values.get("Tasks")),
     )
 
 

@@ -90,6 +90,7 @@ def _step(row: Row, utc_offset_s: int) -> Step:
         started_at=when(row.get("Start"), utc_offset_s),
         ended_at=when(row.get("End"), utc_offset_s),
         nodes=nodes(row.get("NodeList")) or None,
+        tasks=number(row.get("NTasks")),
     )
 
 

@@ -15,9 +15,11 @@ from .world import Node, World
 
 COMMANDS = {
     "kernel_log": "journalctl -k -b -o short-unix --no-pager", "nvidia_smi": "nvidia-smi -q -x",
-    "ibstat": "ibstat", "ibstatus": "ibstatus", "ibv_devinfo": "ibv_devinfo -v",
+    "ibstat": "ibstat", "ibstatus": "ibstatus",
+    "sockets": "ss -tuinop | sed 's/ *$//' | head -n 40000", "ibv_devinfo": "ibv_devinfo -v",
     "slurm_job": "scontrol -o show job {job}", "slurm_node": "scontrol -o show node {nodes}",
     "sacct": "sacct -D -P -j {job} -o JobID,JobIDRaw,State,NodeList,Start,End,ExitCode,Reason",
+    "squeue": "squeue -t running,completing,suspended,stopped -w {nodes} -o '%i|%A|%U|%u|%T|%N'",
     "gpu_samples": "nvidia-smi --query-gpu=timestamp,index,pci.bus_id,uuid,utilization.gpu,"
     "utilization.memory,power.draw,enforced.power.limit,clocks.sm,clocks.max.sm,memory.used,"
     "temperature.gpu,clocks_throttle_reasons.active --format=csv -l 1",
@@ -66,6 +68,7 @@ def _node(world: World, node: Node, out: dict[str, bytes], rows: list[dict[str, 
         ("memory", "a", -18.4, lambda: host.memory(world, node, "a")),
         ("rank_procs", "a", -18.2, lambda: host.rank_procs(world, node, "a")),
         ("mounts", "", -18.0, lambda: host.mounts(world, node)),
+        ("sockets", "", -17.95, lambda: host.sockets(world, node)),
         ("ib_ports", "", -17.9, lambda: fabric.ib_ports(node)),
         ("ibstat", "", -17.8, lambda: fabric.ibstat(node)),
         ("ibstatus", "", -17.7, lambda: fabric.ibstatus(node)),
@@ -115,6 +118,7 @@ def _job(world: World, out: dict[str, bytes], rows: list[dict[str, Any]]) -> Non
         ("slurm_job", "", -24.0, lambda: slurm.job(world)),
         ("slurm_node", "", -23.5, lambda: slurm.nodes(world)),
         ("sacct", "", -23.0, lambda: slurm.sacct(world)),
+        ("squeue", "", -22.5, lambda: slurm.squeue(world)),
     ]
     if world.log and world.state != "PENDING":
         plan.append(("job_log", "", -22.0, lambda: joblog.text(world)))

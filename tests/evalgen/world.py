@@ -203,6 +203,8 @@ class Rank:
     blocked: list[tuple[int, str]] = field(default_factory=list)
     """Threads in state D: (tid offset, wchan)."""
     open_file: str | None = None
+    asks: tuple[str, int, float] | None = None
+    """(address, port, seconds) of a service that it asked and that has not answered since."""
     dumps: bool = True
     recorder: Recorder | None = None
     pending: list[Call] = field(default_factory=list)

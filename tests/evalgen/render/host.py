@@ -91,6 +91,33 @@ def mounts(world: World, node: Node) -> str:
     return out
 
 
+def sockets(world: World, node: Node) -> str:
+    """`ss -tuinop`: each rank has the store's connection; rank 0's metrics connection rests."""
+    out = ["Netid State Recv-Q Send-Q Local Address:Port  Peer Address:Port Process"]
+    first = world.nodes[0].addr
+    for rank in world.ranks:
+        if rank.node is not node or not rank.alive:
+            continue
+        who = f'users:(("python",pid={rank.pid},fd=77))'
+        port = 40_000 + rank.rank % 20_000
+        ages = f"lastsnd:{3_600_000 + rank.rank} lastrcv:{3_600_001 + rank.rank}"
+        out += _tcp(f"{node.addr}:{port}", f"{first}:29500", who, ages)
+        if rank.rank == 0:  # what was asked was answered: the answer came last
+            out += _tcp(f"{node.addr}:51234", "198.51.100.20:443", who,
+                        "lastsnd:61000 lastrcv:60940 bytes_received:5120")  # fmt: skip
+        if rank.asks:
+            address, service, age = rank.asks
+            ms = int(age * 1000)
+            out += _tcp(f"{node.addr}:51777", f"{address}:{service}", who,
+                        f"lastsnd:{ms} lastrcv:{ms + 41} bytes_received:4210")  # fmt: skip
+    return "\n".join(out) + "\n"
+
+
+def _tcp(local: str, peer: str, who: str, ages: str) -> list[str]:
+    info = "\t cubic wscale:7,7 rto:204 rtt:0.4/0.2 mss:1448 pmtu:1500 cwnd:10"
+    return [f"tcp   ESTAB 0      0      {local} {peer} {who}", f"{info} {ages}"]
+
+
 def rank_procs(world: World, node: Node, sample: str) -> str:
     """The job's processes on a node, one set of /proc files each."""
     out = []

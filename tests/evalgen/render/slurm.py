@@ -113,6 +113,15 @@ def _node(world: World, n: Node) -> str:
     )
 
 
+def squeue(world: World) -> str:
+    """`squeue -w LIST -o '%i|%A|%U|%u|%T|%N'`: nobody else is on the job's nodes."""
+    header = "JOBID|JOBID|UID|USER|STATE|NODELIST\n"
+    if world.state != "RUNNING":
+        return header
+    held = fold([n.name for n in world.nodes])
+    return f"{header}{world.job_id}|{world.job_id}|5001|{world.user}|RUNNING|{held}\n"
+
+
 SACCT = "JobID|JobIDRaw|State|NodeList|Start|End|ExitCode|Reason"
 
 

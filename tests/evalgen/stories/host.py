@@ -522,8 +522,39 @@ def host_memory_fault() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+_CLIENT = "/opt/venv/lib/python3.11/site-packages"
+
+
+def object_store() -> tuple[World, Expected]:
+    """One rank asks the object store for its next shard and gets no answer."""
+    world = _world(
+        "object_store", nodes=["os-1", "os-2"], job_id="9191", step_at_stall=2210,
+        taken_at=epoch("2026-06-15T16:02:00Z"),
+    )  # fmt: skip
+    rank = world.ranks[11]
+    rank.stack = [
+        ("read", "/usr/lib/python3.11/ssl.py", 1167),
+        ("recv_into", "/usr/lib/python3.11/ssl.py", 1311),
+        ("readinto", "/usr/lib/python3.11/socket.py", 706),
+        ("_read_status", "/usr/lib/python3.11/http/client.py", 280),
+        ("getresponse", f"{_CLIENT}/urllib3/connection.py", 507),
+        ("get_object", f"{_CLIENT}/botocore/client.py", 569),
+        ("next_shard", "/opt/train/shards.py", 44), *LOADER_STACK[-3:],
+    ]  # fmt: skip
+    _leaves(world, rank, "object store", ago=640)
+    rank.state, rank.wchan, rank.cpu_cores = "S", "wait_woken", 0.0
+    rank.asks = ("203.0.113.40", 443, 611.0)
+    tell_start(world, nccl=False)
+    return world, Expected(
+        cause="data_stall", subtype="network_wait", drains=[], culprits=[culprit(rank)],
+        told="Rank 11 asked the object store for its next shard 640 s ago; the answer does not "
+        "come, the other 15 wait in the next all_gather.",
+        must_not=[*_NEVER, "rank_desync"],
+    )  # fmt: skip
+
+
 STORIES = (
-    host_memory_fault,
+    host_memory_fault, object_store,
     loader_nfs, rank0_checkpoint, cgroup_oom, host_oom, cuda_oom, python_exception,
     dead_rank_segfault, unprepared, hca_set, memlock, shm_full, evaluation, completed, pending,
     node_failed, comm_wedged,
