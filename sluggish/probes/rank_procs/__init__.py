@@ -31,14 +31,34 @@ ENVIRONMENT = (
 """Allow-list: nothing else of an environment leaves the node."""
 COMMAND = (
     """\
+listed=
+if [ -n "$SLUGGISH_JOB" ]; then
+  listed=$(scontrol listpids "$SLUGGISH_JOB" 2>/dev/null | while read -r pid _; do
+    case $pid in *[!0-9]*|"") ;; *) [ -d "/proc/$pid" ] && printf ' %s' "$pid" ;; esac
+  done)
+fi
+ours() {
+  up=$1
+  while [ "${up:-0}" -gt 1 ] && [ -n "$SLUGGISH_SELF" ]; do
+    [ "$up" = "$SLUGGISH_SELF" ] && return 0
+    read -r line < "/proc/$up/stat" || return 1
+    line=${line##*) }; line=${line#* }; up=${line%% *}
+  done 2>/dev/null
+  return 1
+}
 n=0
 for p in /proc/[0-9]*; do
   [ -r "$p/cgroup" ] || continue
   if [ -n "$SLUGGISH_JOB" ]; then
-    grep -q "job_$SLUGGISH_JOB/" "$p/cgroup" 2>/dev/null || continue
+    case "$listed " in *" ${p#/proc/} "*) ;; *)
+      grep -q "job_$SLUGGISH_JOB/" "$p/cgroup" 2>/dev/null ||
+        tr '\\0' '\\n' < "$p/environ" 2>/dev/null | grep -qx "SLURM_JOB_ID=$SLUGGISH_JOB" ||
+        continue ;;
+    esac
   else
     tr '\\0' '\\n' < "$p/environ" 2>/dev/null | grep -Eq '^(RANK|SLURM_STEP_ID)=' || continue
   fi
+  ours "${p#/proc/}" && continue
   n=$((n + 1)); [ "$n" -gt 4096 ] && break
   for f in stat status wchan io limits cgroup stack; do
     [ -r "$p/$f" ] && echo "==> $p/$f <==" && cat "$p/$f" 2>/dev/null && echo
@@ -57,6 +77,17 @@ for p in /proc/[0-9]*; do
     esac
   done
 done
+if [ "$n" = 0 ] && [ -n "$SLUGGISH_UID" ] && [ "$(id -u)" != 0 ] &&
+  [ "$(id -u)" != "$SLUGGISH_UID" ]; then
+  echo "environments of uid $SLUGGISH_UID are not readable: its processes are not known" >&2
+  exit 77
+fi
+if [ "$n" = 0 ] && [ -n "$SLUGGISH_JOB" ] && [ -n "$(scontrol listpids "$SLUGGISH_JOB" 2>/dev/null |
+  while read -r pid job step _; do [ "$job" = "$SLUGGISH_JOB" ] && [ "$pid" != -1 ] &&
+    case $step in *[!0-9]*) ;; *) echo "$pid" ;; esac; done)" ]; then
+  echo "Slurm lists processes of the job that are not visible here" >&2
+  exit 77
+fi
 echo "==> processes <=="; echo "$n"
 """
 )
