@@ -39,6 +39,7 @@ MAILED = {
     "squeue": "queue.txt",
     "job_log": "slurm.out",
     "nccl_ras": "ras.txt",
+    "topology": "switches.txt",
 }
 """Names that people give: none of them is a probe's id."""
 

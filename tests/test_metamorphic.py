@@ -430,6 +430,7 @@ CARRIES = {
     "IB-COUNTERS": "link_errors",
     "IB-FATAL": "hca_dead",
     "IB-FLAP": "link_flap",
+    "IB-LEAF": "uplink_lost",
     "IB-NCCL": "peer_unreachable",
     "IB-PORT": "ib_port_down",
     "IB-RATE": "link_degraded",

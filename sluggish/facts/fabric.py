@@ -69,6 +69,18 @@ class PortCounters:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """A switch or block of Slurm's topology, with all nodes below it."""
+
+    name: str
+    level: int
+    """0 for a leaf."""
+    nodes: tuple[str, ...]
+    block: bool = False
+    """A block of the block plugin: an NVLink domain, no switch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FabricEvent:
     """A kernel line about an HCA, its port or its netdev."""
 

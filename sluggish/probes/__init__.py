@@ -42,6 +42,7 @@ def _all() -> tuple[ModuleType, ...]:
         sockets,
         squeue,
         stacks,
+        topology,
     )
 
     return (
@@ -67,4 +68,5 @@ def _all() -> tuple[ModuleType, ...]:
         flight_recorder,
         nccl_ras,
         stacks,
+        topology,
     )

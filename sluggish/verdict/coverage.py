@@ -16,7 +16,7 @@ from sluggish.verdict.flavour import not_seen
 from sluggish.verdict.model import NotChecked
 from sluggish.verdict.tree import Question
 
-JOB_LEVEL = frozenset({"slurm_job", "sacct", "job_log", "nccl_ras"})
+JOB_LEVEL = frozenset({"slurm_job", "sacct", "job_log", "nccl_ras", "topology"})
 """Probes whose answer is for the whole job and not for one node."""
 NAMES = {
     "kernel_log": "kernel log",
@@ -36,6 +36,7 @@ NAMES = {
     "nccl_ras": "NCCL RAS",
     "flight_recorder": "flight recorder",
     "identity": "boot and clock",
+    "topology": "Slurm's topology",
     "slingshot": "Slingshot ports",
     "network": "the job's network",
 }

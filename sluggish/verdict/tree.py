@@ -91,6 +91,7 @@ TREE: tuple[Question, ...] = (
         listens={
             "IB-FATAL": "hca_fatal",
             "IB-SM": "subnet_manager",
+            "IB-LEAF": "shared_fabric",
             "IB-PORT": "port_down",
             "IB-ASYNC": "port_error",
             "IB-FLAP": "port_error",

@@ -17,6 +17,7 @@ COMMANDS = {
     "kernel_log": "journalctl -k -b -o short-unix --no-pager", "nvidia_smi": "nvidia-smi -q -x",
     "ibstat": "ibstat", "ibstatus": "ibstatus",
     "sockets": "ss -tuinop | sed 's/ *$//' | head -n 40000", "ibv_devinfo": "ibv_devinfo -v",
+    "topology": "scontrol show topology",
     "slurm_job": "scontrol -o show job {job}", "slurm_node": "scontrol -o show node {nodes}",
     "sacct": "sacct -D -P -j {job} -o JobID,JobIDRaw,State,NodeList,Start,End,ExitCode,Reason",
     "squeue": "squeue -t running,completing,suspended,stopped -w {nodes} -o '%i|%A|%U|%u|%T|%N'",
@@ -118,6 +119,7 @@ def _job(world: World, out: dict[str, bytes], rows: list[dict[str, Any]]) -> Non
         ("slurm_job", "", -24.0, lambda: slurm.job(world)),
         ("slurm_node", "", -23.5, lambda: slurm.nodes(world)),
         ("sacct", "", -23.0, lambda: slurm.sacct(world)),
+        ("topology", "", -22.5, lambda: slurm.topology(world)),
         ("squeue", "", -22.5, lambda: slurm.squeue(world)),
     ]
     if world.log and world.state != "PENDING":

@@ -4,6 +4,7 @@ from sluggish.findings import Rule
 from sluggish.rules.fabric.counters import ib_counters
 from sluggish.rules.fabric.events import ib_async, ib_fatal, ib_flap
 from sluggish.rules.fabric.hcaset import cfg_hcaset
+from sluggish.rules.fabric.leaf import ib_leaf
 from sluggish.rules.fabric.ports import ib_port, ib_sm
 from sluggish.rules.fabric.speed import ib_rate, slow_link
 from sluggish.rules.fabric.vote import ib_nccl, ib_quiet
@@ -14,6 +15,7 @@ RULES: tuple[Rule, ...] = (
     ib_fatal,
     ib_async,
     ib_flap,
+    ib_leaf,
     ib_nccl,
     ib_rate,
     ib_counters,

@@ -83,6 +83,18 @@ def _limit(world: World) -> str:
     return world.time_limit
 
 
+def topology(world: World) -> str:
+    """`scontrol show topology` of the tree plugin, which knows one leaf a node."""
+    below: dict[str, list[str]] = {}
+    for node in world.nodes:
+        below.setdefault(node.ports[0].leaf.partition("-")[0], []).append(node.name)
+    out = ""
+    for name, names in below.items():
+        out += f"SwitchName={name} Level=0 LinkSpeed=1 Nodes={fold(names)}\n"
+    names = fold([n.name for n in world.nodes])
+    return out + f"SwitchName=spine Level=1 LinkSpeed=1 Nodes={names} Switches={fold([*below])}\n"
+
+
 def nodes(world: World) -> str:
     """`scontrol -o show node LIST`."""
     return "".join(_node(world, n) for n in world.nodes) + "".join(world.node_lines)

@@ -6,6 +6,7 @@ Lines of NCCL's OFI plugin: NVIDIA/nccl issue 1597; counters: linux drivers/infi
 from __future__ import annotations
 
 from ..clock import epoch
+from ..render import joblog
 from ..world import World, build
 from .common import Expected, moving, tell_start
 from .hardware import train
@@ -64,4 +65,22 @@ def efa_lost() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-STORIES = (efa_healthy, efa_lost)
+def uplink_lost() -> tuple[World, Expected]:
+    world = _world("uplink_lost", nodes=[f"ul-{k:02d}" for k in range(1, 7)], per_leaf=3,
+                   job_id="3310", taken_at=epoch("2026-05-19T11:52:00Z"))  # fmt: skip
+    t = train(world, ago=640, broken=(19, 27, 6, 46))
+    tell_start(world)
+    lost = ((19, 3, 3), (27, 2, 3), (6, 5, 6), (46, 0, 6))
+    for k, (rank, peer, rail) in enumerate(lost):
+        joblog.completion_error(
+            world, t + 31 + k, world.ranks[rank], world.nodes[peer], f"mlx5_{rail}", 43100 + k
+        )
+    return world, Expected(
+        cause="ib_fault", subtype="shared_fabric",
+        told="The links between two leaf switches are gone for good: nodes on different leaves "
+        "lose one another, nodes on one leaf do not; every port of every node is Active.",
+        must_not=[*_NEVER, "progressing"],
+    )  # fmt: skip
+
+
+STORIES = (efa_healthy, efa_lost, uplink_lost)
