@@ -232,7 +232,7 @@ p_file() { # PATH FROM COUNT(in bytes)
     else
         echo "of $size bytes the first $2 and the last $(($3 - $2))" >&2
         as_owner dd if="$1" bs="$2" count=1 iflag=nofollow,nonblock,fullblock status=none
-        echo
+        printf '\n[... %s bytes not read ...]\n' "$((size - $3))"
         as_owner dd if="$1" bs=65536 iflag=nofollow,nonblock,skip_bytes \
             skip="$((size - $3 + $2))" status=none | head -c "$(($3 - $2))"
         return 79
