@@ -89,3 +89,25 @@ def test_any_text_is_an_aware_time_or_none(text: str, offset: int) -> None:
     assert found is None or found.tzinfo is UTC
     span = seconds(text)
     assert span is None or span >= 0
+
+
+HEAD = "JobId=4 HetJobId=3 HetJobOffset=1 JobName=wrap HetJobIdSet=3-4 UserId=a(5) GroupId=a(5) "
+
+
+def test_the_name_of_a_heterogeneous_part_ends_before_its_set() -> None:
+    (job,) = jobs(f"{HEAD}JobState=RUNNING NodeList=n2", 0)
+    assert (job.id, job.raw_id, job.name) == ("3+1", "4", "wrap")
+
+
+def test_a_name_that_imitates_an_owner_is_refused() -> None:
+    name = "x UserId=root(0) GroupId=root(0) JobState=RUNNING NodeList=n9"
+    text = f"JobId=4 JobName={name} UserId=a(5) GroupId=a(5) JobState=RUNNING NodeList=n2"
+    with pytest.raises(ValueError, match="imitates"):
+        jobs(text, 0)
+
+
+def test_a_step_tells_its_tasks() -> None:
+    assert (
+        steps("StepId=2.0 State=RUNNING NodeList=n1 Nodes=1 CPUs=4 Tasks=16 Name=a", 0)[0].tasks
+        == 16
+    )

@@ -37,6 +37,8 @@ class Choice:
     job: Job | None = None
     job_text: str = ""
     step_text: str = ""
+    parts: int = 1
+    """Of a heterogeneous job; its steps are printed under the leader alone (seen on 22.05)."""
     notes: tuple[str, ...] = ()
 
 
@@ -80,7 +82,7 @@ def from_scontrol(asked: JobId, job_text: str, step_text: str) -> Choice:
     job = current(jobs(whole, 0)) if texts else None
     return Choice(
         job=job, job_text="\n".join(texts) + "\n" * bool(texts),
-        step_text="\n".join(own) + "\n" * bool(own), notes=notes,
+        step_text="\n".join(own) + "\n" * bool(own), parts=max(1, len(mine)), notes=notes,
     )  # fmt: skip
 
 
@@ -124,14 +126,14 @@ def training_step(job: Job, wanted: str | None = None) -> Step | None:
     )
 
 
-def nodes_of(job: Job | None, step: Step | None) -> tuple[tuple[str, ...], str]:
+def nodes_of(job: Job | None, step: Step | None, parts: int = 1) -> tuple[tuple[str, ...], str]:
     """The training step's nodes, else the job's; and where they come from.
 
-    Of a heterogeneous job the job's: the training may be one step a part.
+    Of a heterogeneous job with several parts the job's: its step is printed with the leader's only.
     """
     if job is None:
         return (), ""
-    if step and step.nodes and not any("+" in one.id for one in job.steps):
+    if step and step.nodes and parts == 1:
         return step.nodes, f"step {step.id}"
     return job.nodes, f"job {job.id}" if job.nodes else ""
 
@@ -167,16 +169,17 @@ def from_accounting(asked: JobId, job: Job | None, text: str) -> Past:
     except ValueError:
         return Past()
     name = job.id if job else asked.job
-    mine = [one for one in found if name in (one.id, one.raw_id)]
+    mine = [one for one in found if name in (one.id, one.raw_id) or one.id.startswith(f"{name}+")]
     notes: tuple[str, ...] = ()
     if not mine:
         chosen, notes = _meant(asked, found)
         ids = {one.id for one in chosen}
         mine = [one for one in found if one.id in ids]
     placed = [one for one in mine if one.nodes]
-    last = placed[-1] if placed else None
+    last = current(tuple(placed))
     step = training_step(last, asked.step) if last else None
-    nodes, origin = nodes_of(last, step)
+    merged = last is not None and last.id not in {one.id for one in placed}
+    nodes, origin = nodes_of(last, step, 2 if merged else 1)
     if last and origin:
         ended = f"ended {last.ended_at:%H:%M:%SZ}" if last.ended_at else "has not ended"
         origin = f"accounting: the run that {ended} ({last.state}), {origin}"

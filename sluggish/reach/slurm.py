@@ -123,7 +123,7 @@ def _first_view(asked: JobId, first: Mapping[str, Ran], chosen: pick.Choice) -> 
     job, ran, steps = chosen.job, first["job"], first["step"]
     notes = [*chosen.notes, *_complaints(ran), *_complaints(steps, said=ran)]
     step = pick.training_step(job, asked.step) if job else None
-    nodes, origin = pick.nodes_of(job, step)
+    nodes, origin = pick.nodes_of(job, step, chosen.parts)
     settings = {} if first["config"].error else site.settings(first["config"].text)
     text = "\n".join(part for part in (chosen.job_text, chosen.step_text) if part.strip())
     shown = f"{_command(ran)}; {_command(steps)}"
@@ -158,7 +158,7 @@ def _owner(view: SlurmView, ran: Ran) -> SlurmView:
         told_nodes = f"squeue says {safe(fold(held), 200)}, scontrol another list: squeue's is used"
         job = replace(view.job, nodes=held)
         view = replace(view, notes=(*view.notes, told_nodes), step=None)
-    nodes, origin = pick.nodes_of(job, view.step)
+    nodes, origin = pick.nodes_of(job, view.step, len(mine))
     return replace(view, job=job, uid=uid, user=user, nodes=nodes, nodes_from=origin)
 
 

@@ -12,8 +12,11 @@ ALIVE = {"RUNNING", "SUSPENDED", "CONFIGURING", "STAGE_OUT", "STOPPED", "SIGNALI
 """EndTime of these is start + limit, not an event."""
 
 # `JobName=a NodeList=b UserId=alice(5001) GroupId=...`: a name may look like other fields
+# `JobName=a HetJobIdSet=3-4 UserId=...` (seen on 22.05)
 _NAME = re.compile(
-    r" JobName=(.{0,1100}?)(?=\s{1,8}UserId=[^\s()]{1,64}\(\d{1,10}\)\s{1,8}GroupId=)", re.DOTALL
+    r" JobName=(.{0,1100}?)(?=(?:\s{1,8}HetJobIdSet=\S{1,100})?"
+    r"\s{1,8}UserId=[^\s()]{1,64}\(\d{1,10}\)\s{1,8}GroupId=)",
+    re.DOTALL,
 )
 # two of them in a record: somebody named a job like the fields of another user's
 _OWNER = re.compile(r"\sUserId=[^\s()]{1,64}\(\d{1,10}\)\s{1,8}GroupId=")
