@@ -76,6 +76,12 @@ GONE=
 
 # -- running -------------------------------------------------------------------------------------
 
+# writes what it has at once, so that a program that hangs leaves what it printed; head keeps it back
+if dd if=/dev/null iflag=count_bytes count=1 status=none 2>/dev/null; then
+    first() { dd bs=65536 iflag=count_bytes count="$1" status=none 2>/dev/null; }
+else
+    first() { head -c "$1"; }
+fi
 # both outputs go to files below a cap, so that no flood fills a disk and no child holds the line
 start() { # SLOT FUNCTION [ARGUMENT...]
     slot=$1
@@ -86,13 +92,16 @@ start() { # SLOT FUNCTION [ARGUMENT...]
         trap - EXIT
         {
             {
-                ( "$@" )
+                (
+                    read -r me _ </proc/self/stat
+                    echo "$me" >"$T/$slot.pid"
+                    "$@"
+                )
                 echo $? >"$T/$slot.rc"
-            } 2>&1 >&3 3>&- | { head -c 65536 >"$T/$slot.err"; cat >/dev/null 2>&1; }
-        } 3>&1 | head -c "$CAP" >"$T/$slot.out"
+            } 2>&1 >&3 3>&- | { first 65536 >"$T/$slot.err"; cat >/dev/null 2>&1; }
+        } 3>&1 | first "$CAP" >"$T/$slot.out"
         : >"$T/$slot.done"
     ) </dev/null >/dev/null 2>&1 &
-    eval "P_$slot=$!"
 }
 family() { # PID: its descendants, from /proc
     kids=
@@ -116,8 +125,8 @@ wait_for() { # SLOT UNTIL: 0 if it ended in time
 }
 end() { # SLOT: asks it to stop; STATE tells whether it hangs in the kernel
     STATE=ended
-    eval "pid=\$P_$1"
-    ours=$(family "$pid")
+    pid=$(cat "$T/$1.pid" 2>/dev/null)
+    ours="$pid $(family "$pid")"
     for p in $ours; do kill -TERM "$p" 2>/dev/null; done
     now
     wait_for "$1" $((NOW + 100)) && return
