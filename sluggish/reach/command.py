@@ -19,7 +19,7 @@ DYING_S = 0.5
 """How long a killed child may take to go; one that waits for dead storage never does."""
 
 DROP = """
-import os, pwd, sys
+import errno, glob, itertools, json, os, pwd, stat, sys, warnings
 uid = int(sys.argv[1])
 if os.getuid() != uid:
     try:
@@ -31,7 +31,10 @@ if os.getuid() != uid:
         os.setresgid(65534, 65534, 65534)
     os.setresuid(uid, uid, uid)
 """
-"""Becomes a user in the child: a name service that hangs hangs the child alone."""
+"""Becomes a user in the child: a name service that hangs hangs the child alone.
+
+Everything is imported before: the user may not be able to read root's Python.
+"""
 _EXEC = DROP + "os.execvp(sys.argv[2], sys.argv[2:])\n"
 
 _left: list[subprocess.Popen[bytes]] = []  # killed and not yet gone: never waited for

@@ -21,7 +21,7 @@ MOST_FILES = 200
 PATH_MAX = 4096
 
 _COMMON = """
-import errno, json, os, stat, sys
+import errno, glob, itertools, json, os, stat, sys
 WHY = {errno.ENOENT: "not found", errno.ENOTDIR: "not found", errno.EACCES: "denied",
        errno.EPERM: "denied", errno.ELOOP: "denied"}
 def done(**told):
@@ -69,7 +69,6 @@ for part in (first, last):
         view = view[os.write(1, view):]
 """
 _GLOB = """
-import glob, itertools
 most = int(sys.argv[2])
 names = itertools.chain.from_iterable(glob.iglob(name) for name in sys.argv[3:])
 print(json.dumps(list(dict.fromkeys(itertools.islice(names, most)))))

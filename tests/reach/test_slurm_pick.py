@@ -48,6 +48,99 @@ def test_any_text_is_a_job_id_or_refused(text: str) -> None:
         assert set(pick.job_id(text).job) <= set("0123456789_+")
 
 
+def test_the_pending_tail_of_an_array_is_not_taken_for_its_running_task() -> None:
+    text = record("3", "PENDING", "(null)", "ArrayJobId=3 ArrayTaskId=3-9 ") + record(
+        "5", "RUNNING", "n4", "ArrayJobId=3 ArrayTaskId=2 "
+    )
+    step = "StepId=3_2.0 UserId=5001 State=RUNNING NodeList=n4 Nodes=1 Tasks=8 Name=x\n"
+    found = pick.from_scontrol(pick.job_id("3"), text, step)
+    assert found.job is not None
+    assert (found.job.id, found.job.raw_id, found.job.nodes) == ("3_2", "5", ("n4",))
+    assert found.job_text.count("JobName=") == 1
+    assert "ask for another" in found.notes[0]
+
+
+def test_the_step_with_most_tasks_trains_and_a_named_one_wins() -> None:
+    text = record("7", "RUNNING", "n[1-4]")
+    lines = "".join(
+        f"StepId=7.{n} State={state} NodeList={where} Nodes=1 CPUs=1 Tasks={tasks} Name=x\n"
+        for n, state, where, tasks in (
+            ("extern", "RUNNING", "n[1-4]", 4), ("batch", "RUNNING", "n1", 1),
+            ("TBD", "PENDING", "n1", 999), ("0", "RUNNING", "n[1-2]", 16),
+            ("1", "RUNNING", "n[3-4]", 16), ("2", "RUNNING", "n3", 1),
+        )
+    )  # fmt: skip
+    job = pick.from_scontrol(pick.job_id("7"), text, lines).job
+    assert job is not None
+    step = pick.training_step(job)
+    assert step is not None
+    assert pick.nodes_of(job, step) == (("n1", "n2"), "step 7.0")
+    named = pick.training_step(job, "2")
+    assert named is not None
+    assert named.id == "7.2"
+
+
+SACCT = "JobID|JobIDRaw|State|NodeList|Start|End|ExitCode|Reason|User|UID|JobName\n"
+
+
+def test_the_failed_run_of_a_requeued_job_has_the_nodes() -> None:
+    job = Job(id="2", raw_id="2", source="scontrol", state="PENDING", restarts=1)
+    text = SACCT + (
+        "2|2|NODE_FAIL|n[1-2]|2026-11-24T01:00:00|2026-11-24T03:10:00|0:0|None|alice|5001|a|b\n"
+        "2.0|2.0|CANCELLED|n[1-2]|2026-11-24T01:00:00|2026-11-24T03:10:00|0:15||||x\n"
+        "2|2|PENDING|None assigned|Unknown|Unknown|0:0|None|alice|5001|a|b\n"
+        "21|21|RUNNING|n9|2026-11-24T01:00:00|Unknown|0:0|None|eve|666|x\n"
+    )
+    past = pick.from_accounting(pick.job_id("2"), job, text)
+    assert past.nodes == ("n1", "n2")
+    assert past.nodes_from.startswith("accounting: the run that ended 03:10:00Z (NODE_FAIL)")
+    assert past.owners == {(5001, "alice")}
+    assert "eve" not in past.text
+    assert past.text.count("\n") == 4
+
+
+def test_accounting_is_asked_only_where_it_is_needed() -> None:
+    wants = {
+        state: pick.wants_accounting(Job(id="1", state=state, restarts=0))
+        for state in ("RUNNING", "PENDING", "COMPLETING", "FAILED", "NODE_FAIL")
+    }
+    assert wants == {"RUNNING": False, "PENDING": False, "COMPLETING": False, "FAILED": True,
+                     "NODE_FAIL": True}  # fmt: skip
+    assert pick.wants_accounting(Job(id="1", state="RUNNING", restarts=2))
+    assert pick.wants_accounting(None)
+
+
+def test_other_jobs_on_a_node_are_not_this_one_nor_its_parts() -> None:
+    told = rows(
+        "JOBID|JOBID|UID|USER|STATE|NODELIST\n6+0|6|1|a|RUNNING|n1\n6+1|7|1|a|RUNNING|n2\n"
+        "8_2|9|2|b|RUNNING|n[2-3]\n"
+    )
+    found = pick.others(told, ("n1", "n2"), Job(id="6", raw_id="6"))
+    assert {node: [one.id for one in jobs] for node, jobs in found.items()} == {
+        "n1": [], "n2": ["8_2"],
+    }  # fmt: skip
+
+
+def test_private_data_hides_jobs_from_all_but_root() -> None:
+    settings = site.settings("PrivateData             = accounts,jobs\nMinJobAge = 300 sec\n")
+    assert pick.hides_jobs(settings, uid=5001)
+    assert not pick.hides_jobs(settings, uid=0)
+    assert not pick.hides_jobs(site.settings("PrivateData = none"), uid=5001)
+    assert site.seconds_of(settings["MinJobAge"]) == 300
+
+
+def test_the_parts_of_one_het_job_are_one_and_runs_of_others_are_not() -> None:
+    parts = [
+        Job(id=f"6+{n}", source="scontrol", state="RUNNING", nodes=(f"n{n}",), num_nodes=1,
+            num_tasks=8, gpus_per_node=8)
+        for n in (0, 1, 10)
+    ]  # fmt: skip
+    whole = current((parts[1], parts[2], parts[0]))
+    assert whole is not None
+    assert (whole.id, whole.nodes, whole.num_tasks) == ("6", ("n0", "n1", "n10"), 24)
+    assert current((parts[1],)) == parts[1]
+
+
 @pytest.mark.parametrize(
     ("path", "pattern"),
     [
