@@ -140,6 +140,10 @@ class Gpu:
     fabric_status: str | None = None
     fabric_trouble: tuple[str, ...] = ()
     """Health flags of the NVLink fabric that say trouble, e.g. `route_unhealthy`."""
+    cluster_uuid: str | None = None
+    """NVLink domain; None outside of one (nvidia-smi prints zeros)."""
+    clique: int | None = None
+    """Partition of the domain inside which GPUs reach one another."""
     mig: bool | None = None
     errors: tuple[str, ...] = ()
     """Fields in which nvidia-smi printed an error such as `GPU requires reset`."""
@@ -163,6 +167,16 @@ class GpuCount:
     """Addresses that are still listed but read as all ones (`rev ff`)."""
     whole: bool = False
     """True where the text itself proves that nothing of the listing was lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherGpus:
+    """GPUs of another maker, which no rule reads: a gap, never missing GPUs."""
+
+    node: str | None
+    maker: str
+    count: int | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

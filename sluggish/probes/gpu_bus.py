@@ -13,12 +13,15 @@ import re
 from collections.abc import Iterator
 
 from sluggish.facts import smi_values as v
-from sluggish.facts.gpu import GpuCount, PciAcs
+from sluggish.facts.gpu import GpuCount, OtherGpus, PciAcs
 from sluggish.facts.origin import Origin
 
 ID = "gpu_bus"
-COMMAND = "grep -s . /sys/bus/pci/devices/*/vendor /sys/bus/pci/devices/*/class"
-FACTS: tuple[type, ...] = (GpuCount, PciAcs)
+COMMAND = (
+    "grep -s . /sys/bus/pci/devices/*/vendor /sys/bus/pci/devices/*/class; "
+    "ls -d /dev/kfd 2>/dev/null; :"
+)
+FACTS: tuple[type, ...] = (GpuCount, PciAcs, OtherGpus)
 BINARY = False
 
 _ADDRESS = r"(?P<pci>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])"
@@ -41,6 +44,19 @@ _NUMERIC = re.compile(
 # 	ACSCtl:\tSrcValid+ TransBlk- ReqRedir+ CmpltRedir+ UpstreamFwd+ EgressCtrl- DirectTrans-
 # (`lspci -vvv` as root, pciutils ls-ecaps.c; other users see `<access denied>`)
 _ACS = re.compile(r"\s*ACSCtl:\s{1,8}SrcValid[+-] TransBlk[+-] ReqRedir(?P<request>[+-]) ")
+# `ls -d /dev/kfd`: the compute device of the amdgpu driver
+_KFD = re.compile(r"^/dev/kfd\s*$", re.MULTILINE)
+# ========================= ROCm System Management Interface =========================
+# | AMD-SMI 26.0.2+39589fda  amdgpu version: 6.16.6 ROCm version: 7.1.0 |
+# GPU: 0
+#     BDF: 0000:05:00.0        (`amd-smi list`)
+_AMD_TOOL = re.compile(
+    r"^=+ ?ROCm System Management Interface ?=+\s*$|^\| AMD-SMI \d|^GPU: \d{1,3}\s*\n +BDF: ",
+    re.MULTILINE,
+)
+_AMD_GPU = re.compile(r"^(?:GPU\[(\d{1,3})\]|GPU: (\d{1,3})\s*$)", re.MULTILINE)
+_AMD_CLASSES = ("0302", "0380", "1200")
+"""3D controller, display controller, processing accelerator: Instinct boards are 0380 and 1200."""
 _GPU_CLASSES = ("0300", "0302")
 _GPU_KINDS = ("3d controller", "vga compatible controller", "display controller")
 _LONGEST = 400
@@ -53,6 +69,8 @@ def sniff(head: bytes) -> bool:
     Or what somebody cut out of `lspci -vvv`: devices and their ACSCtl lines.
     """
     text = head.decode("utf-8", "replace")
+    if _AMD_TOOL.search(text[:4000]):
+        return True
     lines = [line for line in text.splitlines() if line.strip()][:4000]
     if not lines:
         return False
@@ -66,12 +84,16 @@ def sniff(head: bytes) -> bool:
     return len(known) >= max(1, 0.9 * len(tops)) and any(_is_nvidia(line) for line in known)
 
 
-def parse(text: str, origin: Origin) -> Iterator[GpuCount | PciAcs]:
+def parse(text: str, origin: Origin) -> Iterator[GpuCount | PciAcs | OtherGpus]:
     """One count. Raises ValueError where no line is of the bus, or lspci shows nothing of NVIDIA.
 
     A listing without any NVIDIA device may have been filtered: it never says "no GPU". One that
     was cut or garbled is refused: GPUs that it lost would count as lost by the node.
     """
+    if _AMD_TOOL.search(text[:4000]):
+        listed = {one or other for one, other in _AMD_GPU.findall(text)}
+        yield OtherGpus(node=origin.node, maker="AMD", count=len(listed) or None, source="ROCm")
+        return
     acs = tuple(_acs(text, origin)) if "ACSCtl:" in text else ()
     yield from acs
     gpus: dict[str, bool] = {}
@@ -80,6 +102,9 @@ def parse(text: str, origin: Origin) -> Iterator[GpuCount | PciAcs]:
         if acs:  # somebody cut the bridges out of a longer listing
             return
         raise ValueError("expected /sys/bus/pci/devices/... lines or lspci with an NVIDIA device")
+    others = _of_amd(text)
+    if others or _KFD.search(text):
+        yield OtherGpus(node=origin.node, maker="AMD", count=others or None, source="pci")
     alive = tuple(sorted(address for address, dead in gpus.items() if not dead))
     dead = tuple(sorted(address for address, dead in gpus.items() if dead))
     yield GpuCount(
@@ -135,6 +160,17 @@ def _sysfs(text: str, gpus: dict[str, bool]) -> bool | None:
         if ours and f"{number >> 8:04x}" in _GPU_CLASSES and address.endswith(".0"):
             gpus[address] = files.get("revision") == "0xff"
     return vendors
+
+
+def _of_amd(text: str) -> int:
+    """Compute boards of AMD on the bus; graphics of the mainboard (VGA) are none."""
+    devices: dict[str, dict[str, str]] = {}
+    for line in text.splitlines():
+        match = _SYSFS.match(line) if len(line) < _LONGEST else None
+        if match and len(devices) < _MOST:
+            devices.setdefault(match["pci"], {})[match["file"]] = match["value"].lower()
+    ours = (d.get("class", "")[2:6] for d in devices.values() if d.get("vendor") == "0x1002")
+    return sum(kind in _AMD_CLASSES for kind in ours)
 
 
 def _lspci_all(text: str, gpus: dict[str, bool]) -> bool:

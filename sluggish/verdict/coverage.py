@@ -7,6 +7,7 @@ from datetime import datetime
 from sluggish.correlate.blind import not_visible
 from sluggish.correlate.window import BEFORE_ONSET
 from sluggish.facts.derived import Look, Onset
+from sluggish.facts.gpu import Gpu, OtherGpus
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.log import LogSpan
 from sluggish.facts.store import Facts
@@ -176,7 +177,40 @@ def not_checked(tree: tuple[Question, ...], case: Case) -> tuple[NotChecked, ...
         NotChecked(what=NAMES.get(probe, probe), where=fold(nodes) if nodes else None, why=why)
         for (probe, why), nodes in found.items()
     ]
-    return (*out, *_read_in_part(case.facts), *_of_collectives(case), *_always(case))
+    return (
+        *out,
+        *_of_gpus(case.facts),
+        *_read_in_part(case.facts),
+        *_of_collectives(case),
+        *_always(case),
+    )
+
+
+RACK_GPUS = 72
+"""GPUs of one NVLink domain of a GB200 or GB300 rack (NVL72)."""
+
+
+def _of_gpus(facts: Facts) -> Iterable[NotChecked]:
+    """GPUs that no rule reads, fields that MIG hides, domain mates that the job does not hold."""
+    others = [other for other in facts.all(OtherGpus) if other.count or other.source == "ROCm"]
+    others = others or list(facts.all(OtherGpus))
+    for maker in sorted({other.maker for other in others}):
+        nodes = sorted({o.node for o in others if o.maker == maker and o.node})
+        why = f"no rule reads GPUs of {maker}: neither healthy nor missing"
+        yield NotChecked(what=f"{maker} GPUs", where=fold(nodes) if nodes else None, why=why)
+    sliced = sorted({gpu.node for gpu in facts.all(Gpu) if gpu.mig and gpu.node})
+    if sliced:
+        why = "MIG is on: utilisation and remapped rows are hidden, power is the whole board's"
+        yield NotChecked(what="load of GPUs", where=fold(sliced), why=why)
+    domains: dict[str, set[tuple[str | None, str | None]]] = {}
+    for gpu in facts.all(Gpu):
+        if gpu.cluster_uuid:
+            domains.setdefault(gpu.cluster_uuid, set()).add((gpu.node, gpu.uuid or gpu.pci))
+    short = [seen for seen in domains.values() if len(seen) < RACK_GPUS]
+    if short:
+        seen = " and ".join(str(len(gpus)) for gpus in short[:3])
+        why = f"the job's nodes show {seen} of {RACK_GPUS} GPUs; its mates outside the job do not"
+        yield NotChecked(what="NVLink domain", why=f"{why} stand here")
 
 
 def _read_in_part(facts: Facts) -> Iterable[NotChecked]:

@@ -103,6 +103,8 @@ def build(
         fabric_state=get("fabric/state"),
         fabric_status=get("fabric/status"),
         fabric_trouble=_fabric_trouble(record),
+        cluster_uuid=_cluster(get("fabric/clusteruuid", "fabric/clusterUuid")),
+        clique=v.whole(get("fabric/cliqueid", "fabric/cliqueId")),
         mig=v.flag(get("mig_mode/current_mig", "mig_mode/current")),
         errors=_errors(record),
         processes=tuple(_process(p) for p in processes or () if _pid(p) is not None),
@@ -200,6 +202,11 @@ def _fabric_trouble(record: Record) -> tuple[str, ...]:
         and not path.endswith("/partition_assigned")
         and (v.value(text) or "").lower() in _BAD_HEALTH
     )
+
+
+def _cluster(text: str | None) -> str | None:
+    """None for the zeros of a GPU that is in no domain."""
+    return text if text and set(text) - set("0-") else None
 
 
 def _errors(record: Record) -> tuple[str, ...]:
