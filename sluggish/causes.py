@@ -66,7 +66,10 @@ SUBTYPES: dict[Cause, tuple[str, ...]] = {
         "collective_mismatch", "size_mismatch", "missing_rank", "order_inversion",
         "tie",
     ),
-    Cause.DATA_STALL: ("loader_wait", "storage", "checkpoint", "image_import", "import_storm"),
+    Cause.DATA_STALL: (
+        "loader_wait", "storage", "checkpoint", "image_import", "import_storm",
+        "network_wait",
+    ),
     Cause.MEMORY: ("host_oom", "cgroup_oom", "cuda_oom", "growth"),
     Cause.APP_CRASH: ("exception", "signal", "exit", "app_xid"),
     Cause.CONFIG: (

@@ -414,6 +414,7 @@ CARRIES = {
     "APP-SIGNAL": "dead_rank_segfault",
     "DATA-IMPORT": "import_storm",
     "DATA-LOADER": "loader_lock",
+    "DATA-NETWORK": "object_store",
     "DATA-STEPS": "data_steps",
     "DATA-STORAGE": "loader_nfs",
     "GPU-APP-XID": "app_xid",

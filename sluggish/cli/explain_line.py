@@ -26,11 +26,11 @@ def explain_line(text: str) -> list[str] | None:
 
 
 def _kernel(text: str) -> Any | None:
-    from sluggish.facts.host import KernelSpan
     from sluggish.probes import kernel_log
 
+    told = {"Xid", "SXid", *_TITLES}
     try:
-        found = [f for f in kernel_log.parse(text, Origin()) if not isinstance(f, KernelSpan)]
+        found = [f for f in kernel_log.parse(text, Origin()) if type(f).__name__ in told]
     except ValueError:
         return None
     return found[0] if found else None

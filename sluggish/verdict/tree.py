@@ -146,17 +146,18 @@ TREE: tuple[Question, ...] = (
     ),
     Question(
         id="data",
-        asks="Does the rank that is waited for wait for data, storage or a checkpoint itself?",
+        asks="Does the rank that is waited for wait for data, storage, a service or a checkpoint?",
         cause=Cause.DATA_STALL,
         listens={
             "DATA-STORAGE": "storage",
             "DATA-AUTH": "storage",
+            "DATA-NETWORK": "network_wait",
             "DATA-LOADER": "loader_wait",
             "DATA-CKPT": "checkpoint",
             "DATA-IMPORT": "image_import",
         },
         must=(("rank_procs",), ("mounts",)),
-        also=("stacks",),
+        also=("stacks", "sockets"),
     ),
     Question(
         id="config",
