@@ -95,9 +95,16 @@ class Transport(Protocol):
     name: str
 
     def run(
-        self, node: str, script: bytes, deadline_s: float, sink: Callable[[bytes], None]
+        self,
+        node: str,
+        script: bytes,
+        deadline_s: float,
+        sink: Callable[[bytes], None],
+        on_connect: Callable[[], None],
     ) -> Answer:
         """Feeds `script` to `sh -s` on the node; stdout goes to `sink` as it arrives.
+
+        `on_connect` is called once the shell is there: the costly part of a connection is over.
 
         Never raises for what a node or the network does: that is the Answer's `failure`.
         """

@@ -1,0 +1,158 @@
+"""A live look: Slurm, the job's logs, the nodes; the bundle is saved before anything is judged."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sluggish.cli.notes import Notes
+from sluggish.correlate.ras_gate import why_not_ask_ras
+from sluggish.diagnose import gather
+from sluggish.evidence.model import Evidence
+from sluggish.evidence.open import text_of
+from sluggish.facts.origin import Origin
+from sluggish.hostlist import fold
+from sluggish.probes import PROBES, job_log
+from sluggish.reach import slurm
+from sluggish.reach.collect import Limits, Look, ask_round
+from sluggish.reach.logs import not_here, read_logs
+from sluggish.reach.model import Ask, Progress, Transport
+from sluggish.reach.slurm import SlurmView
+from sluggish.report import live
+
+OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FAIL", "PREEMPTED")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a person asked for, with the configuration behind it."""
+
+    job: str
+    window_s: float = 10.0
+    probe_s: float = 8.0
+    sudo: bool = False
+    poke: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+@dataclass(slots=True)
+class Taken:
+    """What a look brought home, and whether it was stopped before its end."""
+
+    look: Look
+    view: SlurmView
+    taken_at: datetime
+    stopped: bool = False
+
+
+def take(
+    wanted: Wanted, folder: Path, transport_for: Callable[[SlurmView], Transport], notes: Notes
+) -> Taken:
+    """One look at a job. Ctrl-C ends it early; what has come home by then is kept."""
+    notes.say(f"preliminary: what is seen while the probes run (job {wanted.job})")
+    now = datetime.now(UTC)
+
+    def early(first: SlurmView) -> None:
+        if first.job:
+            notes.say(live.of_job(first.job, now))
+
+    view = slurm.look(wanted.job, early=early)
+    _tell_slurm(view, notes)
+    look = Look(folder=folder, nodes=view.nodes, job=view.asked.job)
+    look.add(view.evidence)
+    taken = Taken(look=look, view=view, taken_at=now)
+    try:
+        logs = read_logs(view.log_paths, view.uid)
+        look.add(logs)
+        _tell_logs(logs, notes)
+        _ask_nodes(wanted, view, look, transport_for, not_here(logs), notes)
+    except KeyboardInterrupt:
+        taken.stopped = True
+        notes.say("stopped: the verdict rests on what has come home so far")
+    taken.taken_at = datetime.now(UTC)
+    return taken
+
+
+def _tell_slurm(view: SlurmView, notes: Notes) -> None:
+    job = view.job
+    notes.say(live.of_nodes(view.node_states, job.started_at if job else None))
+    if view.other_jobs:
+        others = {node: [n.id for n in jobs] for node, jobs in view.other_jobs.items()}
+        notes.say(live.of_others(others))
+    notes.say(view.notes)
+
+
+def _tell_logs(logs: tuple[Evidence, ...], notes: Notes) -> None:
+    facts: list[object] = []
+    for log in logs:
+        if log.error:
+            notes.say(f"log {log.stderr or log.error}")
+            continue
+        try:
+            facts += job_log.parse(str(text_of(log, job_log)), Origin(path=log.path))
+        except ValueError:
+            continue
+    newest = max((log.mtime for log in logs if log.mtime), default=None)
+    if facts or newest:
+        notes.say(live.of_log(facts, datetime.now(UTC), newest))
+
+
+def _ask_nodes(
+    wanted: Wanted,
+    view: SlurmView,
+    look: Look,
+    transport_for: Callable[[SlurmView], Transport],
+    logs: tuple[str, ...],
+    notes: Notes,
+) -> None:
+    if not view.nodes:
+        notes.say("no node is known: none is asked")
+        return
+    transport = transport_for(view)
+    job = view.job
+    ask = Ask(
+        job=job.raw_id or job.id if job else None,
+        uid=view.uid,
+        user=view.user,
+        window_s=0.0 if job and job.state in OVER else wanted.window_s,
+        probe_s=wanted.probe_s,
+        dumps_after=job.started_at if job else None,
+        poke=wanted.poke,
+        sudo=wanted.sudo,
+    )
+    notes.total = len(view.nodes)
+    notes.say(f"asking {len(view.nodes)} nodes ({fold(view.nodes)}) over {transport.name}")
+
+    def tell(event: Progress, made: Evidence | None) -> None:
+        notes.of_node(event, made, look.clocks.get(event.node))
+
+    try:
+        # logs that lie on a node's own disk lie on the first one: the batch script ran there
+        with_logs = {view.nodes[0]: replace(ask, logs=logs)} if logs else {}
+        nodes, limits = view.nodes, wanted.limits
+        ask_round(look, nodes, lambda n: with_logs.get(n, ask), transport, PROBES, limits, tell)
+        notes.folded()
+        _ask_ras(wanted, look, ask, transport, notes)
+    finally:
+        transport.close()
+
+
+def _ask_ras(wanted: Wanted, look: Look, ask: Ask, transport: Transport, notes: Notes) -> None:
+    """The second round: one node, and only where a query cannot harm or a person said so."""
+    alive = [node for node, answer in look.answers.items() if answer.failure is None]
+    if not alive or wanted.window_s <= 0:
+        return
+    why = why_not_ask_ras(gather(look.bundle(PROBES, datetime.now(UTC)), PROBES))
+    if why and not wanted.poke:
+        look.add([_not_asked("nccl_ras", why)])
+        return
+    again = replace(ask, probes=("nccl_ras",), ras=True, window_s=5.0, poke=False)
+    notes.say(f"asking NCCL RAS on {alive[0]}")
+    limits = wanted.limits
+    ask_round(
+        look, alive[:1], lambda _: again, transport, PROBES, limits, lambda _event, _made: None
+    )
+
+
+def _not_asked(probe: str, why: str) -> Evidence:
+    return Evidence(node=None, probe=probe, path="", error="not asked", stderr=why)

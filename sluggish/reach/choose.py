@@ -1,0 +1,81 @@
+"""Which way to the nodes, and why in one line."""
+
+import shlex
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sluggish.reach.local import local
+from sluggish.reach.model import Answer, Transport
+from sluggish.reach.openssh import DEFAULT, OpenSshTransport
+from sluggish.reach.srun import NoSrun, srun
+from sluggish.reach.ssh import SshTransport
+
+NAMES = ("auto", "ssh", "openssh", "srun", "local")
+TRIED = 3
+"""Nodes whose SSH is tried before another way is taken: one of them may be the dead one."""
+TRY_S = 8.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Way:
+    """A transport, and why it is this one."""
+
+    transport: Transport
+    why: str
+
+
+def choose(
+    name: str,
+    nodes: Sequence[str],
+    *,
+    job: str | None,
+    uid: int | None,
+    running: bool,
+    ssh: Callable[[], SshTransport] = SshTransport,
+    command: Sequence[str] = DEFAULT,
+) -> Way | NoSrun:
+    """The transport of this name; `auto` takes SSH where it answers, else srun if it may."""
+    if name == "ssh":
+        return Way(transport=ssh(), why="as told")
+    if name == "openssh":
+        return Way(
+            transport=OpenSshTransport(template=command), why=f"as told: {shlex.join(command)}"
+        )
+    if name == "local":
+        return Way(transport=local(), why="as told")
+    if name == "srun":
+        step = srun(job or "", uid)
+        return step if isinstance(step, NoSrun) else Way(transport=step, why="as told")
+    here = socket.gethostname().split(".")[0]
+    if [node.split(".")[0] for node in nodes] == [here]:
+        return Way(transport=local(), why="this is the job's only node")
+    answers = _try(ssh(), nodes[:TRIED])
+    good = [answer.node for answer in answers if answer.failure is None]
+    if good:
+        return Way(transport=ssh(), why=f"{good[0]} answers")
+    first = next(iter(answers), None)
+    heard = f"{first.node}: {first.failure}" if first else "no node to try"
+    step = srun(job or "", uid) if running else NoSrun(why="the job is not running")
+    if isinstance(step, NoSrun):
+        return Way(transport=ssh(), why=f"{heard}; srun is no way: {step.why}")
+    return Way(transport=step, why=f"ssh does not get through ({heard})")
+
+
+def _try(transport: SshTransport, nodes: Sequence[str]) -> list[Answer]:
+    """A shell on a few nodes at once; done as soon as one has answered."""
+    answers: list[Answer] = []
+    news = threading.Event()
+
+    def one(node: str) -> None:
+        answer = transport.run(node, b":\n", TRY_S, lambda _: None, lambda: None)
+        answers.append(answer)
+        if answer.failure is None or len(answers) == len(nodes):
+            news.set()
+
+    for node in nodes:
+        threading.Thread(target=one, args=(node,), daemon=True).start()
+    news.wait(TRY_S if nodes else 0)
+    transport.close()
+    return list(answers)

@@ -1,0 +1,45 @@
+"""Slurm's own way to a node: a step inside the job's allocation, as the job's owner.
+
+One `srun --overlap` a node, for one dead node aborts a whole step of many. The step is charged to
+the job's own memory cgroup, cannot read the kernel log as a plain user, and ends with the job.
+Facts: srun(1) and RELEASE_NOTES of Slurm 20.11 and 22.05.
+"""
+
+import os
+import pwd
+from dataclasses import dataclass
+
+from sluggish.reach.command import clean_env
+from sluggish.reach.openssh import OpenSshTransport
+
+WORKERS = 16
+"""Launches at one time: slurmctld makes a step for each."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoSrun:
+    """Why srun cannot be the way."""
+
+    why: str
+
+
+def srun(job: str, uid: int | None) -> OpenSshTransport | NoSrun:
+    """The transport for a running job; only its owner may add a step, so root becomes the owner."""
+    if not job.isdigit():
+        return NoSrun(why=f"{job} is not a running job")
+    step = (
+        "srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist={node}",
+        "--quiet", "--unbuffered", "--chdir=/", "sh", "-s",
+    )  # fmt: skip
+    env = clean_env()
+    me = os.geteuid()
+    if uid is None or me not in (0, uid):
+        return NoSrun(why="only the job's owner may run a step in it")
+    if me == uid:
+        return OpenSshTransport(template=step, name="srun", env=env)
+    try:
+        owner = pwd.getpwuid(uid)
+    except KeyError:
+        return NoSrun(why=f"uid {uid} has no account on this machine")
+    become = ("setpriv", f"--reuid={uid}", f"--regid={owner.pw_gid}", "--init-groups", "--")
+    return OpenSshTransport(template=(*become, *step), name="srun", env=env)
