@@ -3,6 +3,7 @@
 import errno
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -37,26 +38,74 @@ def _common(  # pyright: ignore[reportUnusedFunction]
     pass
 
 
+Job = Annotated[str, typer.Option("--job", metavar="ID", help="Slurm's job id, also 123_4, 123+0.")]
+Way = Annotated[
+    str, typer.Option("--transport", help="auto, ssh, openssh, srun or local.", metavar="WAY")
+]
+Window = Annotated[
+    float, typer.Option("--window", min=0, max=600, metavar="S", help="Seconds between samples.")
+]
+Sudo = Annotated[bool, typer.Option("--sudo", help="Read the kernel log through sudo -n.")]
+Poke = Annotated[
+    bool, typer.Option("--poke", help="Also what touches the job: py-spy stacks, NCCL RAS.")
+]
+
+
 @app.command()
 def diagnose(
     paths: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(metavar="PATH...", help="Bundles, archives, loose files, folders."),
-    ],
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="ID", help="Look at this Slurm job now.")
+    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON document on stdout instead of the screen.")
     ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Also print the path through the decision tree.")
     ] = False,
-    cloud: Annotated[
-        bool, typer.Option("--cloud", help="The nodes are a provider's: advise to give them back.")
-    ] = False,
+    transport: Way = "auto",
+    window: Window = 10.0,
+    sudo: Sudo = False,
+    poke: Poke = False,
 ) -> None:
-    """Name the cause out of recorded evidence, and what to run next. Runs and changes nothing."""
-    from sluggish.cli.diagnose import run
+    """Name the cause, of a job or out of recorded evidence, and what to run next.
 
-    raise typer.Exit(run(paths, as_json=as_json, explain=explain, cloud=cloud))
+    Runs and changes nothing.
+    """
+    from sluggish.cli.diagnose import run, run_live
+
+    if bool(paths) == bool(job):
+        raise typer.BadParameter("give either --job ID or the PATHs of recorded evidence")
+    if job:
+        from sluggish.cli.live import Wanted
+
+        wanted = Wanted(job=job, window_s=window, sudo=sudo, poke=poke)
+        code = run_live(wanted, transport=transport, as_json=as_json, explain=explain)
+    else:
+        code = run(paths or [], as_json=as_json, explain=explain)
+    raise typer.Exit(code)
+
+
+@app.command()
+def collect(
+    job: Job,
+    out: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="The bundle, FILE.tar.gz.")
+    ],
+    transport: Way = "auto",
+    window: Window = 10.0,
+    sudo: Sudo = False,
+    poke: Poke = False,
+) -> None:
+    """Save the evidence of a job as a bundle, to be diagnosed anywhere. Changes nothing."""
+    from sluggish.cli.collect import run
+    from sluggish.cli.live import Wanted
+
+    wanted = Wanted(job=job, window_s=window, sudo=sudo, poke=poke)
+    raise typer.Exit(run(wanted, out, transport=transport))
 
 
 @app.command()

@@ -1,7 +1,10 @@
 """`sluggish diagnose PATH...`: recorded evidence in, verdict out."""
 
+from __future__ import annotations
+
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from sluggish.causes import EXIT_CODES, EXIT_NOTHING
 from sluggish.cli.reading import mapper
@@ -11,6 +14,9 @@ from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import load
 from sluggish.probes import PROBES
 from sluggish.text import safe
+
+if TYPE_CHECKING:
+    from sluggish.cli.live import Wanted
 
 
 def run(
@@ -23,6 +29,17 @@ def run(
         if not as_json:
             return EXIT_NOTHING
     return report(bundle, as_json=as_json, explain=explain, cloud=cloud)
+
+
+def run_live(wanted: Wanted, *, transport: str, as_json: bool, explain: bool) -> int:
+    """Look at a job on its cluster, keep the evidence, print what the saved bundle says."""
+    from sluggish.cli.collect import STOPPED, collected
+
+    kept = collected(wanted, transport=transport)
+    if kept is None:
+        return EXIT_NOTHING
+    code = report(load([str(kept[0])], PROBES), as_json=as_json, explain=explain)
+    return STOPPED if kept[1].stopped else code
 
 
 def report(bundle: Bundle, *, as_json: bool, explain: bool, cloud: bool = False) -> int:

@@ -149,9 +149,7 @@ def _ask_ras(wanted: Wanted, look: Look, ask: Ask, transport: Transport, notes: 
     again = replace(ask, probes=("nccl_ras",), ras=True, window_s=5.0, poke=False)
     notes.say(f"asking NCCL RAS on {alive[0]}")
     limits = wanted.limits
-    ask_round(
-        look, alive[:1], lambda _: again, transport, PROBES, limits, lambda _event, _made: None
-    )
+    ask_round(look, alive[:1], lambda _: again, transport, PROBES, limits, tell=None)
 
 
 def _not_asked(probe: str, why: str) -> Evidence:

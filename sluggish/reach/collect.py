@@ -121,7 +121,7 @@ def ask_round(
     transport: Transport,
     probes: Sequence[ModuleType],
     limits: Limits,
-    tell: Callable[[Progress, Evidence | None], None],
+    tell: Callable[[Progress, Evidence | None], None] | None,
 ) -> tuple[Answer, ...]:
     """One round of the same question to many nodes; everything lands in `look` as it comes."""
     boundary = secrets.token_hex(16)
@@ -130,7 +130,9 @@ def ask_round(
     window_s = max((ask.window_s for ask in asks.values()), default=0.0)
 
     def on_event(event: Progress) -> None:
-        tell(event, look.note(event))
+        made = look.note(event)
+        if tell:
+            tell(event, made)
 
     return ask_all(
         nodes,
