@@ -19,7 +19,7 @@ import msgspec
 
 from sluggish.facts.collective import GroupHead, RankRecord
 from sluggish.facts.origin import Origin
-from sluggish.probes.flight_recorder.compact import is_compact, read_compact
+from sluggish.probes.flight_recorder.compact import is_compact, read_compact, write_compact
 from sluggish.probes.flight_recorder.entries import read_dump
 from sluggish.probes.flight_recorder.unpickle import MAX_BYTES, load, no_collector
 
@@ -67,6 +67,14 @@ def parse(content: bytes, origin: Origin) -> Iterator[RankRecord | GroupHead]:
         facts = read_dump(dump, origin, origin.rank)
         del dump
     yield from facts
+
+
+def compacted(content: bytes, origin: Origin) -> bytes | None:
+    """A dump of any form in the compact one; None where it cannot be read."""
+    try:
+        return write_compact(parse(content, origin))
+    except ValueError:
+        return None
 
 
 def _is_old(dump: Any) -> bool:
