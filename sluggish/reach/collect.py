@@ -2,8 +2,8 @@
 
 import secrets
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import ModuleType
@@ -49,7 +49,7 @@ class Look:
             self.evidence.append(made)
         return made
 
-    def note(self, event: Progress) -> Evidence | None:
+    def note(self, event: Progress, commands: Mapping[str, str]) -> Evidence | None:
         """Takes what an event of the fan-out brought; the evidence, if it was a frame."""
         now = datetime.now(UTC)
         if event.kind == "connected":
@@ -60,7 +60,10 @@ class Look:
             if event.frame.probe == "identity" and event.node not in self.clocks:
                 sent = self._sent.get(event.node, now)
                 self.clocks[event.node] = clock_of(event.frame, event.node, sent, now)
-            return self.keep(event.node, event.frame)
+            frame = event.frame
+            if not frame.name and frame.rights != "sudo":
+                frame = replace(frame, command=commands.get(frame.probe, ""))
+            return self.keep(event.node, frame)
         return None
 
     def bundle(self, probes: Sequence[ModuleType], taken_at: datetime) -> Bundle:
@@ -129,8 +132,11 @@ def ask_round(
     scripts = {ask: build(ask, boundary, probes) for ask in set(asks.values())}
     window_s = max((ask.window_s for ask in asks.values()), default=0.0)
 
+    # a longer one is a script of this version: docs/probes has its text
+    commands = {p.ID: p.COMMAND for p in probes if "\n" not in p.COMMAND.strip()}
+
     def on_event(event: Progress) -> None:
-        made = look.note(event)
+        made = look.note(event, commands)
         if tell:
             tell(event, made)
 

@@ -1,94 +1,160 @@
-"""Where live looks are kept: one folder a job, readable by us alone, the oldest pruned.
+"""Where a live look is kept: one folder a job, private, pruned, and never on storage that hangs."""
 
-The usual place lies in the home directory, and homes hang when storage does: each place is tried
-in a child with a deadline first, and local disk is the way out.
-"""
-
+import json
 import os
 import re
 import stat
-import time
-from contextlib import suppress
-from datetime import datetime
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from sluggish.evidence.source import EvidenceError
-from sluggish.reach.paths import exists
+from sluggish.reach.command import run
 
-TRY_S = 1.5
-MAX_BYTES = 2 << 30
-MAX_DAYS = 30.0
-_OURS = re.compile(r"bundle-\d{8}T\d{6}Z(?:-\d{1,3})?\.tar\.gz\Z")
-_JOB = re.compile(r"[0-9][0-9_+.]{0,60}\Z")
+PROBE_S = 2.0
+MAX_MB = 2048
+MAX_DAYS = 30
+_JOB = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?\Z", re.ASCII)
+_BUNDLE = re.compile(r"bundle-(\d{8}T\d{6}Z)(?:-\d{1,3})?\.tar\.gz\Z", re.ASCII)
+
+# writes for real: a full or read-only disk is found here, and a dead one hangs this child alone
+_TRY = """
+import json, os, stat, sys
+folder = sys.argv[1]
+os.umask(0o077)
+try:
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found = os.lstat(folder)
+    why = ""
+    if stat.S_ISLNK(found.st_mode):
+        why = "a link"
+    elif not stat.S_ISDIR(found.st_mode):
+        why = "no folder"
+    elif found.st_uid != os.getuid():
+        why = "belongs to somebody else"
+    elif found.st_mode & 0o022:
+        why = "others may write there"
+    if not why:
+        name = os.path.join(folder, ".try-%d" % os.getpid())
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        os.unlink(name)
+except OSError as problem:
+    why = problem.strerror
+print(json.dumps(why))
+"""
 
 
-def state_dir() -> Path:
-    """The directory for bundles, made if need be; EvidenceError where none can be written.
+class NoPlace(OSError):
+    """Nowhere to keep the bundle; the text says what was tried."""
 
-    `SLUGGISH_STATE`, else `XDG_STATE_HOME/sluggish`, else `~/.local/state/sluggish`; where that
-    does not answer or cannot be written, `/var/tmp` and `/tmp`.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A file name that is free, for `evidence.save`."""
+
+    path: Path
+    root: Path
+    """The state directory that was taken."""
+    notes: tuple[str, ...] = ()
+    """Why it is not the first choice."""
+
+
+def folders(env: Mapping[str, str], configured: str | None = None) -> tuple[Path, ...]:
+    """Where the state may lie, best first; the last two are local disks."""
+    home = env.get("HOME", "")
+    base = env.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home.startswith("/") else "")
+    first = configured or env.get("SLUGGISH_STATE") or (f"{base}/sluggish" if base else "")
+    local = [f"/var/tmp/sluggish-{os.getuid()}", f"/tmp/sluggish-{os.getuid()}"]
+    return tuple(Path(one) for one in (first, *local) if one.startswith("/"))
+
+
+def place(
+    job: str,
+    at: datetime,
+    *,
+    env: Mapping[str, str],
+    configured: str | None = None,
+    probe_s: float = PROBE_S,
+) -> Place:
+    """A free file name in the first folder that answers, is ours alone and can be written.
+
+    NoPlace where there is none.
     """
-    told = os.environ.get("SLUGGISH_STATE")
-    base = os.environ.get("XDG_STATE_HOME")
-    home = Path(base) if base else Path(os.environ.get("HOME") or "/nonexistent") / ".local/state"
-    mine = f"sluggish-{os.getuid()}"
-    places = [Path(told)] if told else [home / "sluggish"]
-    whys: list[str] = []
-    for place in (*places, Path("/var/tmp") / mine, Path("/tmp") / mine):
-        why = _why_not(place)
-        if why is None:
-            return place
-        whys.append(f"{place}: {why}")
-    raise EvidenceError(f"no place for the evidence: {'; '.join(whys)}")
+    notes: list[str] = []
+    for root in folders(env, configured):
+        folder = root / job if _JOB.match(job) else root / "0"
+        why = _try(root, probe_s) or _try(folder, probe_s)
+        if not why:
+            return Place(path=_free(folder, at), root=root, notes=tuple(notes))
+        notes.append(f"{root}: {why}")
+    raise NoPlace("nowhere to keep the bundle: " + "; ".join(notes))
 
 
-def new_bundle(job: str, at: datetime) -> Path:
-    """A name for the bundle of a look, in a folder of its job; nothing lies there yet."""
-    if not _JOB.match(job):
-        raise EvidenceError(f"not a job id: {job[:60]!r}")
-    folder = state_dir() / job
-    folder.mkdir(mode=0o700, exist_ok=True)
-    stem = f"bundle-{at:%Y%m%dT%H%M%SZ}"
-    names = [f"{stem}.tar.gz", *(f"{stem}-{n}.tar.gz" for n in range(1, 1000))]
-    return next(folder / name for name in names if not (folder / name).exists())
-
-
-def prune(place: Path, *, max_bytes: int = MAX_BYTES, max_days: float = MAX_DAYS) -> None:
-    """Removes the oldest of our own bundles below `place`, by age and by size, never the newest."""
-    found: list[tuple[float, int, Path]] = []
-    for file in place.glob("*/bundle-*.tar.gz"):
-        with suppress(OSError):
-            seen = file.lstat()
-            ours = stat.S_ISREG(seen.st_mode) and seen.st_uid == os.getuid()
-            if ours and _OURS.match(file.name) and _JOB.match(file.parent.name):
-                found.append((seen.st_mtime, seen.st_size, file))
-    found.sort(key=lambda entry: entry[0], reverse=True)
-    total = 0
-    for number, (at, size, file) in enumerate(found):
-        total += size
-        if number and (total > max_bytes or time.time() - at > max_days * 86_400):
-            with suppress(OSError):
-                file.unlink()
-                file.parent.rmdir()
-
-
-def _why_not(place: Path) -> str | None:
-    """Why this place cannot be used. Only after the child came back do we touch it ourselves."""
-    if exists(str(place), TRY_S) is None:
-        return "does not answer"
-    old = os.umask(0o077)
+def _try(folder: Path, probe_s: float) -> str:
+    """Why this folder will not do; empty where it will."""
+    ran = run((sys.executable, "-I", "-S", "-c", _TRY, str(folder)), probe_s, cap_bytes=4096)
+    if ran.error:
+        return (
+            f"no answer in {ran.duration_s:.0f} s"
+            if ran.error in ("timeout", "stuck")
+            else ran.error
+        )
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        seen = place.lstat()
-        if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid():
-            return "is not a directory of ours"
-        if seen.st_mode & 0o022:
-            return "others may write there"
-        probe = place / f".try-{os.getpid()}"
-        probe.touch(mode=0o600, exist_ok=False)
-        probe.unlink()
-    except OSError as problem:
-        return problem.strerror or str(problem)
-    finally:
-        os.umask(old)
-    return None
+        return str(json.loads(ran.stdout))
+    except ValueError:
+        return ran.says or "not usable"
+
+
+def _free(folder: Path, at: datetime) -> Path:
+    stamp = f"{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+    names = (f"bundle-{stamp}{f'-{n}' * bool(n)}.tar.gz" for n in range(1000))
+    return next(folder / name for name in names if not os.path.lexists(folder / name))
+
+
+def prune(
+    root: Path, *, keep: Path, max_mb: int = MAX_MB, max_days: int = MAX_DAYS, now: datetime
+) -> tuple[Path, ...]:
+    """Remove the oldest bundles beyond age and size, and say which. `keep` always stays.
+
+    Only regular files of ours, under the names that `place` gives, one folder below `root`.
+    """
+    found = sorted(_bundles(root))
+    total = sum(size for _, _, size in found)
+    gone: list[Path] = []
+    for made, path, size in found:
+        old = now - made > timedelta(days=max_days)
+        if path == keep or not (old or total > max_mb << 20):
+            continue
+        try:
+            path.unlink()
+        except OSError:
+            continue
+        total -= size
+        gone.append(path)
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
+    return tuple(gone)
+
+
+def _bundles(root: Path) -> list[tuple[datetime, Path, int]]:
+    """Time by its name, path, size of every bundle there."""
+    found: list[tuple[datetime, Path, int]] = []
+    for folder in _entries(root):
+        if not _JOB.match(folder.name) or not folder.is_dir(follow_symlinks=False):
+            continue
+        for entry in _entries(Path(folder.path)):
+            match = _BUNDLE.match(entry.name)
+            facts = entry.stat(follow_symlinks=False)
+            if match and stat.S_ISREG(facts.st_mode) and facts.st_uid == os.getuid():
+                made = datetime.strptime(match[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+                found.append((made, Path(entry.path), facts.st_size))
+    return found
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
