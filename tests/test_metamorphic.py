@@ -407,6 +407,7 @@ CARRIES = {
     "CFG-LIMITS": "shm_full",
     "CFG-NCCLBUG": "library_bug",
     "CFG-P2P": "p2p_acs",
+    "CFG-PORTS": "roce_gid_odd",
     "CFG-TIMEOUT": "timeout_short",
     "CFG-VERSIONS": "driver_mismatch",
     "APP-EXCEPTION": "python_exception",

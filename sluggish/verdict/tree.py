@@ -165,6 +165,7 @@ TREE: tuple[Question, ...] = (
         cause=Cause.CONFIG,
         listens={
             "CFG-IFACE": "interface",
+            "CFG-PORTS": "hca_gid",
             "CFG-GID": "hca_gid",
             "CFG-HCASET": "hca_mismatch",
             "CFG-P2P": "p2p_acs",

@@ -165,6 +165,44 @@ def hca_gid() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def roce_gid_odd() -> tuple[World, Expected]:
+    world = _world(
+        "roce_gid_odd", nodes=["roce-b1", "roce-b2", "roce-b3", "roce-b4"], job_id="3011",
+        age_s=230, state="FAILED", taken_at=epoch("2026-04-06T14:10:00Z"),
+        reason="NonZeroExitCode", exit_code="1:0",
+        env={"NCCL_DEBUG": "INFO", "NCCL_IB_GID_INDEX": "3"},
+    )  # fmt: skip
+    odd = world.nodes[1]
+    for n in world.nodes:
+        for k, p in enumerate(n.ports):
+            p.layer, p.lid, p.sm_lid = "Ethernet", 0, 0
+            if n is not odd:
+                address = f"0000:0000:0000:0000:0000:ffff:0a{k:02x}:{n.number + 1:04x}"
+                p.gids = [(2, address, "IB/RoCE v1"), (3, address, "RoCE v2")]
+    world.fabric = "RoCE"
+    comms_of(world, [everybody(world)])
+    joblog.start(world)
+    joblog.nccl_init(world)
+    t = world.job_started + 33
+    for k, r in enumerate(world.ranks[:24:3]):
+        at_odd = r.node is odd
+        joblog.warn(
+            world, t + 0.1 * k, r, "misc/ibvwrap.cc:262",
+            "Call to ibv_modify_qp failed with 22 Invalid argument, on dev "
+            f"mlx5_{r.local}:1, curr state INIT, next state RTR, local GID index 3, local GID "
+            f"{'::' if at_odd else '::ffff:' + r.node.addr}, remote GID "
+            f"{'::ffff:' + world.nodes[2].addr if at_odd else '::'}",
+        )  # fmt: skip
+    _dies_at_start(world, t + 2, "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+                   range(32))  # fmt: skip
+    return world, Expected(
+        cause="config", subtype="hca_gid", culprits=[whole(odd)],
+        told="RoCE; the second node got no IPv4 address on its rails, so its GID tables have "
+        "nothing at index 3, which the job asks for. Every port is Active at full rate.",
+        must_not=[*_SOUND, "rank_desync", "data_stall"],
+    )  # fmt: skip
+
+
 def socket_fallback() -> tuple[World, Expected]:
     world = _world(
         "socket_fallback", model="B300", nodes=["ct-1", "ct-2", "ct-3"], job_id="2121", age_s=1300,
@@ -259,6 +297,6 @@ def duplicate_gpu() -> tuple[World, Expected]:
 
 
 STORIES = (
-    duplicate_gpu, p2p_acs, library_bug, timeout_short, hca_gid, socket_fallback,
+    duplicate_gpu, p2p_acs, library_bug, timeout_short, hca_gid, roce_gid_odd, socket_fallback,
     first_step_compile,
 )  # fmt: skip
