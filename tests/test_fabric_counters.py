@@ -22,6 +22,7 @@ from fabric_facts import (
 )
 
 from sluggish.causes import SUBTYPES, Cause
+from sluggish.facts.fabric import PortCounters
 from sluggish.facts.store import Facts
 from sluggish.findings import Role, Strength, ask
 from sluggish.rules import fabric
@@ -122,3 +123,32 @@ def test_two_samples_without_a_time_between_them_make_no_rate_look_higher() -> N
     once = [replace(c, at=given[0].at) for c in given]
     assert len(roots(run("IB-COUNTERS", *healthy(nodes(3)), *given, names=nodes(3)))) == 1
     assert roots(run("IB-COUNTERS", *healthy(nodes(3)), *once, names=nodes(3))) == []
+
+
+def busy(node: str, **moved: int) -> list[PortCounters]:
+    a, b = counters(node)
+    start = dict.fromkeys(moved, 5)
+    end = {name: 5 + step for name, step in moved.items()}
+    return [replace(a, counters=a.counters | start), replace(b, counters=b.counters | end)]
+
+
+def test_congestion_is_context_and_accuses_nobody() -> None:
+    given = [c for n in nodes(3) for c in busy(n, rp_cnp_handled=900, rx_prio3_pause=40)]
+    found = run("IB-COUNTERS", *healthy(nodes(3)), *given, names=nodes(3))
+    assert roots(found) == []
+    [told] = [f for f in found if f.subject == "congestion"]
+    assert (told.role, told.spots) == (Role.CONTEXT, ())
+    assert "on gpu-01, gpu-02, gpu-03 (rp_cnp_handled, rx_prio3_pause)" in told.says
+
+
+def test_a_node_that_stands_out_in_congestion_is_named_as_such() -> None:
+    given = [
+        *busy("gpu-01", np_cnp_sent=9000),
+        *busy("gpu-02", np_cnp_sent=90),
+        *counters("gpu-03"),
+    ]
+    found = run("IB-COUNTERS", *healthy(nodes(3)), *given, names=nodes(3))
+    assert any("most on gpu-01" in f.says for f in found)
+    still = [c for n in nodes(3) for c in busy(n, np_cnp_sent=0)]
+    found = run("IB-COUNTERS", *healthy(nodes(3)), *still, names=nodes(3))
+    assert not [f for f in found if f.subject == "congestion"]

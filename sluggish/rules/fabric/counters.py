@@ -50,6 +50,13 @@ LOSS = (
 
 The last four are EFA's (linux drivers/infiniband/hw/efa/efa_verbs.c).
 """
+CONGESTION = (
+    "rp_cnp_handled", "np_cnp_sent", "np_ecn_marked_roce_packets", "roce_slow_restart",
+    "roce_adp_retrans", "roce_adp_retrans_to",
+)  # fmt: skip
+"""RoCE slows its senders down (kernel Documentation/ABI/stable/sysfs-class-infiniband)."""
+BUSY_SHARE = 10
+"""One node with so many times the median of the others stands out."""
 DATA = {"port_xmit_data": 4, "port_rcv_data": 4, "tx_bytes": 1, "rx_bytes": 1}
 """Counters of traffic and the bytes of one unit."""
 IDLE_BYTES = 1_000_000
@@ -86,6 +93,7 @@ def ib_counters(view: View) -> Iterator[Finding]:
     lost = [d for d in deltas if any(d.steps.get(name, 0) > 0 for name in LOSS)]
     if lost:
         yield _loss(lost)
+    yield from _congestion(deltas)
     yield from _saturated(deltas)
     yield from _traffic(deltas)
     if deltas and not moved and not lost:
@@ -176,6 +184,25 @@ def _loss(lost: list[Delta]) -> Finding:
         source="ib_counters",
         spots=tuple(Spot(node=d.node, hca=named(d.hca, d.port)) for d in lost),
     )
+
+
+def _congestion(deltas: list[Delta]) -> Iterator[Finding]:
+    """Marked packets, slowed senders, pauses: a slow network, rarely one that stands still."""
+    moved = [(d, n) for d in deltas for n, step in d.steps.items()
+             if step > 0 and (n in CONGESTION or n.endswith("_pause"))]  # fmt: skip
+    if not moved:
+        return
+    by_node: dict[str, int] = {d.node or "?": 0 for d in deltas}
+    for delta, name in moved:
+        by_node[delta.node or "?"] += delta.steps[name]
+    most = max(by_node, key=lambda node: by_node[node])
+    others = sorted(count for node, count in by_node.items() if node != most)
+    usual = others[len(others) // 2] if others else 0
+    odd = len(others) > 1 and by_node[most] > BUSY_SHARE * max(usual, 1)
+    where = f"most on {most}" if odd else f"on {several(sorted({d.node or '?' for d, _ in moved}))}"
+    names = ", ".join(list(dict.fromkeys(n for _, n in moved))[:3])
+    says = f"the network is congested now, {where} ({names}): slow, rarely a hang"
+    yield note(Role.CONTEXT, says, subject="congestion", source="ib_counters")
 
 
 def _saturated(deltas: list[Delta]) -> Iterator[Finding]:
