@@ -68,7 +68,7 @@ SUBTYPES: dict[Cause, tuple[str, ...]] = {
     ),
     Cause.DATA_STALL: (
         "loader_wait", "storage", "checkpoint", "image_import", "import_storm",
-        "network_wait",
+        "network_wait", "stale_lock",
     ),
     Cause.MEMORY: ("host_oom", "cgroup_oom", "cuda_oom", "growth"),
     Cause.APP_CRASH: ("exception", "signal", "exit", "app_xid"),

@@ -21,7 +21,7 @@ SCHEMA = Draft202012Validator(
 LEVELS = (None, Level.LOW, Level.MEDIUM, Level.HIGH)
 UNTOLD = {("unknown", "no_evidence")}
 """Subtypes without a story of their own."""
-UNKNOWN_LOGS = {"import_storm"}
+UNKNOWN_LOGS = {"import_storm", "stale_lock"}
 """Stories whose log holds no word by which a job's log is known."""
 
 

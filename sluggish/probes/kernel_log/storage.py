@@ -32,6 +32,11 @@ _FORMS = (
     # Lustre: 812:0:(client.c:2289:ptlrpc_expire_one_request()) @@@ Request sent has timed out for
     #   slow reply
     ("lustre", re.compile(r"^Lustre: .{0,120}@@@ Request sent has (?:timed out|failed)")),
+    # LustreError: 167-0: fs-OST0001-osc-ff11: This client was evicted by fs-OST0001; in progress
+    #   operations using this service will fail.                    (ptlrpc/import.c)
+    ("lustre", re.compile(
+        r"^LustreError: .{0,120}This client was evicted by (?P<server>[\w.:@-]{1,128}?);"
+    )),
     # LustreError: 11-0: fs-OST0001-osc: operation ost_write to node ... failed: rc = -107
     ("lustre", re.compile(r"^(?:LustreError|LNetError): ")),
     # mmfs: [E] ... / GPFS: 6027-... [E] / mmfs: File system gpfs1 unmounted by the system ...

@@ -140,9 +140,16 @@ def _grade(signs: _Node) -> Strength | None:
     if signs.blocked:
         sure = any(d.stuck for d in signs.blocked) or len(signs.blocked) >= CROWD or signs.lines
         return Strength.STRONG if sure else Strength.WEAK
+    if any(_evicted(s) for s in signs.lines):
+        return Strength.STRONG
     if any(isinstance(s, HungTask) or s.kind not in NOISY | {"nvme", "block"} for s in signs.lines):
         return Strength.STRONG
     return Strength.WEAK if signs.lines or any(d.stuck for d in signs.disk) else None
+
+
+def _evicted(line: StorageEvent | HungTask) -> bool:
+    """A server threw the client out: what was under way there has failed, one target or all."""
+    return isinstance(line, StorageEvent) and "evicted by" in line.line
 
 
 def _open_events(view: View) -> Iterator[StorageEvent]:

@@ -1,6 +1,7 @@
 """What the driver and the bus say of GPUs: missing, memory, recovery, fabric, stuck, slow."""
 
 from sluggish.findings import Rule
+from sluggish.rules.gpu.leftover import gpu_leftover
 from sluggish.rules.gpu.memory import gpu_ecc, gpu_remap
 from sluggish.rules.gpu.missing import gpu_missing
 from sluggish.rules.gpu.recovery import gpu_fabric, gpu_recovery
@@ -15,4 +16,5 @@ RULES: tuple[Rule, ...] = (
     gpu_stuck,
     gpu_fabric,
     slow_gpu,
+    gpu_leftover,
 )

@@ -7,8 +7,9 @@ from sluggish.rules.node.jobstate import job_state
 from sluggish.rules.node.reboot import node_reboot
 from sluggish.rules.node.slow import proc_odd, slow_host
 from sluggish.rules.node.stack import proc_stack
+from sluggish.rules.node.unkillable import node_unkillable
 
 RULES = (
     job_state, node_down, node_reboot, node_fault, node_silent, proc_gone, proc_odd, proc_stack,
-    slow_host,
+    slow_host, node_unkillable,
 )  # fmt: skip

@@ -165,6 +165,34 @@ def nccl_init_hang() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def stale_lock() -> tuple[World, Expected]:
+    """The job before was killed while it built an extension; its lock file is still there."""
+    world = _young(
+        "stale_lock", ["lk-1", "lk-2"], job_id="1551", age_s=2100,
+        taken_at=epoch("2026-07-02T11:40:00Z"),
+    )  # fmt: skip
+    joblog.start(world)
+    torch = "/opt/venv/lib/python3.11/site-packages/torch/utils"
+    for r in world.ranks:
+        r.state, r.wchan, r.cpu_cores, r.rss_gib = "S", "hrtimer_nanosleep", 0.0, 1.1
+        r.read_rate = r.write_rate = 0
+        r.stack = [
+            ("wait", f"{torch}/file_baton.py", 44),
+            ("_jit_compile", f"{torch}/cpp_extension.py", 1702),
+            ("load", f"{torch}/cpp_extension.py", 1309),
+            ("<module>", "/opt/train/ops.py", 9), ("main", "/opt/train/train.py", 371),
+            ("<module>", "/opt/train/train.py", 431),
+        ]  # fmt: skip
+    world.stack_ranks = (0, 8)
+    return world, Expected(
+        cause="data_stall", subtype="stale_lock", culprits=[], drains=[],
+        also=[("unknown", "start_up_hang")],
+        told="A builder of the job before was killed and left its lock file in the home "
+        "directory: all 16 ranks wait for it since 35 minutes, nobody builds.",
+        must_not=["gpu_fault", "ib_fault", "rank_desync", "progressing", "node_down", "config"],
+    )  # fmt: skip
+
+
 def start_up_mute() -> tuple[World, Expected]:
     world = _young(
         "start_up_mute", ["sm-1", "sm-2"], job_id="1441", age_s=1560, ras=False,
@@ -184,4 +212,11 @@ def start_up_mute() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-STORIES = (rendezvous_63_of_64, image_import, import_storm, nccl_init_hang, start_up_mute)
+STORIES = (
+    rendezvous_63_of_64,
+    image_import,
+    import_storm,
+    nccl_init_hang,
+    start_up_mute,
+    stale_lock,
+)
