@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from sluggish.evidence.bundle import MANIFEST, FileEntry, Manifest, NodeEntry
+from sluggish.evidence.environment import allowed
 from sluggish.evidence.model import SCHEMA, Bundle, Evidence
 from sluggish.text import is_node_name
 
@@ -61,16 +62,24 @@ def save(bundle: Bundle, path: Path) -> None:
     FileExistsError where something lies there already; OSError where it cannot be written.
     """
     if path.name.endswith((".tar.gz", ".tgz")):
-        with open(path, "xb") as out, gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
+        with (
+            open(path, "xb", opener=_private) as out,
+            gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
+        ):
             _pack(bundle, packed)
         return
-    path.mkdir(parents=True)
+    path.mkdir(parents=True, mode=0o700)
     for name, content, mtime in _files(bundle):
         file = path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
         if mtime is not None:
             os.utime(file, (mtime.timestamp(), mtime.timestamp()))
+
+
+def _private(path: str, flags: int) -> int:
+    """For the owner alone: a bundle holds slices of logs, which hold anything."""
+    return os.open(path, flags, 0o600)
 
 
 def _pack(bundle: Bundle, packed: gzip.GzipFile) -> None:
@@ -102,6 +111,8 @@ def _files(bundle: Bundle) -> Iterator[tuple[str, bytes, datetime | None]]:
             continue
         content = evidence.open()
         kept = content if evidence.probe in BINARY else redact(content)
+        if evidence.probe == "rank_procs":
+            kept = allowed(kept)
         yield name, kept, evidence.mtime
         if evidence.stderr:
             yield name.rpartition(".")[0] + ".err", redact(evidence.stderr.encode()), None

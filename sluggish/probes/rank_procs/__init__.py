@@ -13,6 +13,7 @@ The job's own user or root; milliseconds. Traps:
 import re
 from collections.abc import Iterator
 
+from sluggish.evidence.environment import ENVIRONMENT as ENVIRONMENT
 from sluggish.facts.host import RankProcess
 from sluggish.facts.origin import Origin
 from sluggish.facts.sections import sections
@@ -21,14 +22,6 @@ from sluggish.probes.rank_procs.ps_table import is_aux_row, is_ps_header, table
 from sluggish.probes.rank_procs.whose import with_inheritance
 
 ID = "rank_procs"
-ENVIRONMENT = (
-    "RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT|"
-    "SLURM_PROCID|SLURM_LOCALID|SLURM_NODEID|SLURM_NTASKS|SLURM_JOB_ID|SLURM_STEP_ID|"
-    "SLURM_STEP_GPUS|SLURM_JOB_GPUS|SLURM_TOPOLOGY_ADDR|SLURM_RESTART_COUNT|"
-    "OMPI_COMM_WORLD_(RANK|LOCAL_RANK|SIZE)|PMI_(RANK|SIZE)|PMIX_RANK|CUDA_VISIBLE_DEVICES|"
-    "(NCCL|TORCH|UCX|FI|GLOO|TP|MLX5)_[A-Z0-9_]*|OMP_NUM_THREADS|LD_PRELOAD"
-)
-"""Allow-list: nothing else of an environment leaves the node."""
 COMMAND = (
     """\
 listed=
