@@ -11,13 +11,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from sluggish.reach.errors import of_text
+from sluggish.reach.greeting import Greeting
 from sluggish.reach.model import Answer, Failure
 from sluggish.text import is_node_name, safe
 
 DEFAULT = ("ssh", "-T", "-o", "BatchMode=yes", "{node}", "sh", "-s")
 CHUNK = 1 << 16
 MOST_STDERR = 1 << 16
-GRACE_S = 1.0
+POLL_S = 0.2
+LEAVE_S = 1.0
+"""How long a child may take to go, and how long its last words are waited for."""
 
 
 @dataclass(slots=True)
@@ -48,103 +51,135 @@ class OpenSshTransport:
         """See Transport. The child has a process group of its own, ended at the deadline."""
         began = time.monotonic()
         try:
-            child = subprocess.Popen(
-                self.argv(node),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-                env=self.env,
-            )
+            child = self._start(node)
         except (OSError, ValueError) as problem:
-            on_connect()
             return Answer(node=node, failure="not run", says=safe(str(problem)))
-        with self._lock:
-            self._children.add(child)
-            closed = self._closed
-        if closed:
-            _end(child)
+        talk = _Talk(sink=sink, on_connect=on_connect, until=began + deadline_s)
         try:
-            talk = _talk(child, script, began + deadline_s, sink, on_connect)
+            talk.through(child, script)
         finally:
+            _end([child])
+            for stream in (child.stdin, child.stdout, child.stderr):
+                with suppress(OSError):
+                    if stream:
+                        stream.close()
             with self._lock:
                 self._children.discard(child)
-            _end(child)
-        elapsed = time.monotonic() - began
-        text = talk.stderr.decode("utf-8", "replace")
-        failure, says = _outcome(child.returncode, talk, text, deadline_s)
+        failure, says = talk.outcome(child.returncode, deadline_s)
+        if self._closed and failure:
+            failure, says = "not run", "stopped"
         return Answer(
             node=node,
             failure=failure,
             says=says,
-            connect_s=talk.connect_s - began if talk.connect_s else None,
-            elapsed_s=elapsed,
-            stderr=text,
+            connect_s=talk.here_at - began if talk.here_at else None,
+            elapsed_s=time.monotonic() - began,
+            stderr=talk.words(),
         )
+
+    def _start(self, node: str) -> subprocess.Popen[bytes]:
+        argv = self.argv(node)
+        with self._lock:
+            if self._closed:
+                raise ValueError("stopped")
+            child = subprocess.Popen(
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                start_new_session=True, env=self.env,
+            )  # fmt: skip
+            self._children.add(child)
+        return child
 
     def close(self) -> None:
         """Ends every child that is still there."""
         with self._lock:
             self._closed = True
             children = list(self._children)
-        for child in children:
-            _end(child)
+        _end(children)
 
 
 @dataclass(slots=True)
 class _Talk:
-    stderr: bytes = b""
-    connect_s: float | None = None
+    """The script in, both outputs out."""
+
+    sink: Callable[[bytes], None]
+    on_connect: Callable[[], None]
+    until: float
+    greeting: Greeting = field(default_factory=Greeting)
+    stderr: bytearray = field(default_factory=bytearray)
+    here_at: float | None = None
     late: bool = False
+    _ended: float | None = None
 
+    def through(self, child: subprocess.Popen[bytes], script: bytes) -> None:
+        """Until the child has ended and its answer is read, or the time is over."""
+        assert child.stdin is not None
+        assert child.stdout is not None
+        assert child.stderr is not None
+        left = memoryview(self.greeting.before(script))
+        with selectors.DefaultSelector() as waiting:
+            for stream in (child.stdin, child.stdout, child.stderr):
+                os.set_blocking(stream.fileno(), False)
+            waiting.register(child.stdin, selectors.EVENT_WRITE)
+            waiting.register(child.stdout, selectors.EVENT_READ)
+            waiting.register(child.stderr, selectors.EVENT_READ)
+            while waiting.get_map() and not self._over(child):
+                for key, _ in waiting.select(max(0.0, min(POLL_S, self.until - time.monotonic()))):
+                    if key.fileobj is child.stdin:
+                        left = _write(child, left)
+                        if not left:
+                            waiting.unregister(key.fileobj)
+                            with suppress(OSError):
+                                child.stdin.close()
+                    elif not self._read(key.fd, key.fileobj is child.stdout):
+                        waiting.unregister(key.fileobj)
+        if not self.late:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(min(LEAVE_S, max(0.0, self.until - time.monotonic())))
 
-def _talk(
-    child: subprocess.Popen[bytes],
-    script: bytes,
-    until: float,
-    sink: Callable[[bytes], None],
-    on_connect: Callable[[], None],
-) -> _Talk:
-    """The script in, both outputs out, until both are closed or the time is over."""
-    talk = _Talk()
-    assert child.stdin is not None
-    assert child.stdout is not None
-    assert child.stderr is not None
-    left = memoryview(script)
-    with selectors.DefaultSelector() as waiting:
-        for stream in (child.stdin, child.stdout, child.stderr):
-            os.set_blocking(stream.fileno(), False)
-        waiting.register(child.stdin, selectors.EVENT_WRITE)
-        waiting.register(child.stdout, selectors.EVENT_READ)
-        waiting.register(child.stderr, selectors.EVENT_READ)
-        while waiting.get_map():
-            now = time.monotonic()
-            if now >= until:
-                talk.late = True
-                break
-            for key, _ in waiting.select(until - now):
-                stream = key.fileobj
-                if stream is child.stdin:
-                    left = _write(child, left)
-                    if not left:
-                        waiting.unregister(stream)
-                        with suppress(OSError):
-                            child.stdin.close()
-                    continue
-                data = os.read(key.fd, CHUNK)
-                if not data:
-                    waiting.unregister(stream)
-                elif stream is child.stdout:
-                    if talk.connect_s is None:
-                        talk.connect_s = time.monotonic()
-                        on_connect()
-                    sink(data)
-                elif len(talk.stderr) < MOST_STDERR:
-                    talk.stderr += data[: MOST_STDERR - len(talk.stderr)]
-    if not talk.late:
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(GRACE_S)
-    return talk
+    def _over(self, child: subprocess.Popen[bytes]) -> bool:
+        """Time is over, or the child has gone and only a stranger holds its outputs open.
+
+        A master connection that ssh leaves behind (ControlPersist) keeps stderr for ever.
+        """
+        now = time.monotonic()
+        self.late = now >= self.until
+        if self._ended is None and child.poll() is not None:
+            self._ended = now
+        return self.late or (self._ended is not None and now > self._ended + LEAVE_S)
+
+    def _read(self, fd: int, is_answer: bool) -> bool:
+        try:
+            data = os.read(fd, CHUNK)
+        except BlockingIOError:
+            return True
+        if not is_answer:
+            self.stderr += data[: MOST_STDERR - len(self.stderr)]
+            return bool(data)
+        rest = self.greeting.feed(data)
+        if self.greeting.heard and self.here_at is None:
+            self.here_at = time.monotonic()
+            self.on_connect()
+        if rest:
+            self.sink(rest)
+        return bool(data)
+
+    def words(self) -> str:
+        """All that was printed beside the answer."""
+        return (self.greeting.noise + bytes(self.stderr)).decode("utf-8", "replace")
+
+    def outcome(self, code: int | None, deadline_s: float) -> tuple[Failure | None, str]:
+        """Why there is no whole answer; None if there is one."""
+        if self.here_at is not None:
+            if self.late:
+                return "timeout", f"the script did not end in {deadline_s:.0f} s"
+            if code == 0:
+                return None, ""
+            kind, says = of_text(self.words(), connected=True)
+            return kind, f"{says} (exit code {code})"
+        kind, says = of_text(self.words(), connected=False)
+        if self.late and kind == "no shell":  # it told nothing that explains it
+            return "timeout", f"no shell within {deadline_s:.0f} s and no word why"
+        return kind, says if self.words().strip() else f"exit code {code}, and not a word"
 
 
 def _write(child: subprocess.Popen[bytes], left: memoryview) -> memoryview:
@@ -157,29 +192,14 @@ def _write(child: subprocess.Popen[bytes], left: memoryview) -> memoryview:
         return left[len(left) :]
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    for stream in (child.stdin, child.stdout, child.stderr):
-        with suppress(OSError, ValueError):
-            if stream:
-                stream.close()
-    for sign in (signal.SIGTERM, signal.SIGKILL):  # our own ssh, not what runs on the node
-        if child.poll() is not None:
-            return
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, sign)
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(0.5)
-
-
-def _outcome(
-    code: int | None, talk: _Talk, text: str, deadline_s: float
-) -> tuple[Failure | None, str]:
-    if talk.late and talk.connect_s is None:
-        kind, says = of_text(text, connected=False)
-        return kind if text.strip() else "unreachable", says or f"no answer in {deadline_s:.0f} s"
-    if talk.late:
-        return "timeout", f"the script did not end in {deadline_s:.0f} s"
-    if talk.connect_s is None or code not in (0, None):
-        kind, says = of_text(text, connected=talk.connect_s is not None)
-        return kind, says or f"exit code {code}"
-    return None, ""
+def _end(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Asks all of them to go, then makes them: our own couriers, not what runs on a node."""
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        alive = [child for child in children if child.poll() is None]
+        for child in alive:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, sign)
+        until = time.monotonic() + LEAVE_S
+        for child in alive:
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.0, until - time.monotonic()))

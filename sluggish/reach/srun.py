@@ -1,6 +1,6 @@
 """Slurm's own way to a node: a step inside the job's allocation, as the job's owner.
 
-One `srun --overlap` a node, for one dead node aborts a whole step of many. The step is charged to
+One `srun --overlap` a node, for one dead node ends a whole step of many. The step is charged to
 the job's own memory cgroup, cannot read the kernel log as a plain user, and ends with the job.
 Facts: srun(1) and RELEASE_NOTES of Slurm 20.11 and 22.05.
 """
@@ -14,6 +14,8 @@ from sluggish.reach.openssh import OpenSshTransport
 
 WORKERS = 16
 """Launches at one time: slurmctld makes a step for each."""
+OURS = ("PATH", "SLURM_CONF", "LC_ALL")
+"""All of root's environment that the owner's processes see; a token of root's is not among it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,14 +26,19 @@ class NoSrun:
 
 
 def srun(job: str, uid: int | None) -> OpenSshTransport | NoSrun:
-    """The transport for a running job; only its owner may add a step, so root becomes the owner."""
+    """The transport for a running job; only its owner may add a step, so root becomes the owner.
+
+    The step asks for nothing of its own: it shares the job's CPUs, GPUs and memory (`--mem=0`) and
+    starts no MPI.
+    """
     if not job.isdigit():
-        return NoSrun(why=f"{job} is not a running job")
+        return NoSrun(why=f"{job or 'no number'} is not a running job")
     step = (
         "srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist={node}",
-        "--quiet", "--unbuffered", "--chdir=/", "sh", "-s",
+        "--mem=0", "--mpi=none", "--quiet", "--unbuffered", "--chdir=/", "sh", "-s",
     )  # fmt: skip
     env = clean_env()
+    env.pop("TZ", None)  # srun hands it on, and the node's own zone is asked for there
     me = os.geteuid()
     if uid is None or me not in (0, uid):
         return NoSrun(why="only the job's owner may run a step in it")
@@ -42,4 +49,6 @@ def srun(job: str, uid: int | None) -> OpenSshTransport | NoSrun:
     except KeyError:
         return NoSrun(why=f"uid {uid} has no account on this machine")
     become = ("setpriv", f"--reuid={uid}", f"--regid={owner.pw_gid}", "--init-groups", "--")
-    return OpenSshTransport(template=(*become, *step), name="srun", env=env)
+    own = {name: env[name] for name in OURS if name in env}
+    own |= {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}
+    return OpenSshTransport(template=(*become, *step), name="srun", env=own)

@@ -1,8 +1,10 @@
-"""SSH: fabric opens the connection as ssh_config says, paramiko's channel carries the script."""
+"""SSH: fabric opens the connection as ssh_config says, paramiko's channel carries the script.
 
-import logging
+fabric's own `run` is quadratic in the size of the output and its time limit is a race; it takes any
+host key. So it only opens, with our own check of the key, and every wait has an end.
+"""
+
 import random
-import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -11,19 +13,52 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sluggish.reach.errors import ADOPT
+from sluggish.reach import ssh_keys
+from sluggish.reach.errors import OPENSSH, Phase, of_ssh
+from sluggish.reach.greeting import Greeting
 from sluggish.reach.model import Answer, Failure
+from sluggish.reach.ssh_config import NotForUs, home_that_answers, load
+from sluggish.reach.ssh_log import SshLog
+from sluggish.reach.ssh_talk import CHANNEL_S, POLL_S, Talk
 from sluggish.text import is_node_name, safe
 
 CONNECT_S = 5.0
 BANNER_S = 5.0
 AUTH_S = 6.0
-TRIES = 3
-"""Of a connection whose banner does not come: sshd sheds load by chance (MaxStartups)."""
-CHUNK = 1 << 16
-MOST_STDERR = 1 << 16
-POLL_S = 0.2
-SYSTEM_KNOWN = (Path("/etc/ssh/ssh_known_hosts"), Path("/etc/ssh/ssh_known_hosts2"))
+TRIES = 4
+"""Of a connection that sshd drops before its first line: it sheds load by chance (MaxStartups)."""
+PAUSE_S = (0.3, 1.0)
+"""Before the next try; doubled each time."""
+
+
+class NoSsh(Exception):
+    """No connection to a node or jump host."""
+
+    def __init__(self, failure: Failure, says: str, log: str = "", dropped: bool = False) -> None:
+        super().__init__(says)
+        self.failure: Failure = failure
+        self.says = says
+        self.log = log
+        self.dropped = dropped
+        """sshd hung up before its first line: another try may pass."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """A connection that is being made or used, and when it must have come to its next step."""
+
+    connection: Any
+    until: float
+    late: bool = False
+
+
+@dataclass(slots=True)
+class _Gate:
+    """A jump host: connected once, by whoever comes first; the others wait for the outcome."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: Any = None
+    problem: NoSsh | None = None
 
 
 @dataclass(slots=True)
@@ -38,13 +73,16 @@ class SshTransport:
     port: int | None = None
     connect_s: float = CONNECT_S
     auth_s: float = AUTH_S
+    banner_s: float = BANNER_S
     name: str = "ssh"
-    _open: dict[int, Any] = field(default_factory=dict)
-    _gateways: dict[str, Any] = field(default_factory=dict)
+    _open: dict[int, _Open] = field(default_factory=dict)
+    _gates: dict[tuple[str, ...], _Gate] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _gate: threading.Lock = field(default_factory=threading.Lock)
+    _setup: threading.Lock = field(default_factory=threading.Lock)
     _config: Any = None
-    _keys: Any = None
+    _home: Path | None = None
+    _keys: ssh_keys.Keys | None = None
+    _log: SshLog = field(default_factory=SshLog)
     _closed: bool = False
 
     def run(
@@ -57,254 +95,239 @@ class SshTransport:
     ) -> Answer:
         """See Transport."""
         began = time.monotonic()
+        until = began + deadline_s
         try:
-            if not is_node_name(node):
-                raise ValueError(f"not a node name: {safe(node, 80)}")
-            connection = self._connect(node, began + deadline_s)
+            connection = self._connect(node, until)
+        except NoSsh as problem:
+            return Answer(
+                node=node, failure=problem.failure, says=problem.says,
+                elapsed_s=time.monotonic() - began, stderr=problem.log,
+            )  # fmt: skip
+        talk = Talk(greeting=Greeting(), sink=sink, until=until)
+
+        def here() -> None:
+            talk.connect_s = time.monotonic() - began
+            on_connect()
+
+        try:
+            failure, says = talk.through(connection, script, here)
         except Exception as problem:  # paramiko raises a dozen unrelated types
-            elapsed = time.monotonic() - began
-            failure, says = of_exception(problem, elapsed, self.connect_s, self.auth_s, node)
-            return Answer(node=node, failure=failure, says=says, elapsed_s=elapsed)
-        connect_s = time.monotonic() - began
-        on_connect()
-        try:
-            failure, says, stderr = _talk(connection, script, began + deadline_s, sink)
-        except Exception as problem:
-            failure, says, stderr = "died", safe(f"{type(problem).__name__}: {problem}", 300), b""
+            failure, says = self._broken(connection, problem, talk, began)
         finally:
-            with self._lock:
-                self._open.pop(id(connection), None)
-            _close(connection)
+            self._forget(connection)
+        words = talk.greeting.noise + bytes(talk.stderr)
+        log = self._log.take(node)
         return Answer(
-            node=node,
-            failure=failure,
-            says=says,
-            connect_s=connect_s,
+            node=node, failure=failure, says=says, connect_s=talk.connect_s,
             elapsed_s=time.monotonic() - began,
-            stderr=stderr.decode("utf-8", "replace"),
-        )
+            stderr=words.decode("utf-8", "replace") + (log if failure else ""),
+        )  # fmt: skip
 
     def close(self) -> None:
         """Drops every connection at once."""
         with self._lock:
             self._closed = True
-            connections = [*self._open.values(), *self._gateways.values()]
+            connections = [one.connection for one in self._open.values()]
         for connection in connections:
-            _close(connection)
+            _drop(connection)
+
+    def _broken(
+        self, connection: Any, problem: Exception, talk: Talk, began: float
+    ) -> tuple[Failure, str]:
+        entry = self._open.get(id(connection))
+        late = bool(entry and entry.late)
+        if self._closed:
+            return "not run", "stopped"
+        if talk.connect_s is None:
+            return of_ssh(problem, "session", time.monotonic() - began, late=late)
+        if late:
+            return "timeout", "the script did not end within its deadline"
+        return "died", safe(f"the connection broke in mid-answer: {problem!r}", 300)
+
+    # -- connecting ------------------------------------------------------------------------------
 
     def _connect(self, node: str, until: float) -> Any:
+        """An open connection to a node, after a few tries where its sshd sheds load."""
+        if not is_node_name(node):
+            raise NoSsh("not run", f"not a node name: {safe(node, 80)}")
+        try:
+            self._prepare()
+            gateway = self._via(node)
+        except NotForUs as problem:
+            raise NoSsh("not run", safe(str(problem), 300)) from None
         for attempt in range(TRIES):
-            connection = self._connection(node)
-            with self._lock:
-                self._open[id(connection)] = connection
-                closed = self._closed
             try:
-                if closed:
-                    raise ConnectionAbortedError("stopped")
-                connection.open()
-                return connection
-            except Exception as problem:
-                with self._lock:
-                    self._open.pop(id(connection), None)
-                _close(connection)
-                again = attempt + 1 < TRIES and time.monotonic() + 2 < until
-                if not again or not _sheds_load(problem):
+                return self._try(node, node, gateway, until, user=self.user, port=self.port)
+            except NoSsh as problem:
+                pause = random.uniform(*PAUSE_S) * 2**attempt
+                if (
+                    not problem.dropped
+                    or attempt + 1 == TRIES
+                    or time.monotonic() + pause + 1 > until
+                ):
                     raise
-                time.sleep(random.uniform(0.1, 0.6) * (attempt + 1))
+                time.sleep(pause)
         raise AssertionError("unreachable")
 
-    def _connection(self, node: str) -> Any:
+    def _try(self, name: str, hop: str, gateway: Any, until: float, **who: Any) -> Any:
+        """One connection; `name` is what the log and the message call it."""
+        began = time.monotonic()
+        options = self._config.base_ssh_config.lookup(_host_of(hop))
+        checked = self._known().checker(options, _host_of(hop), gateway is not None)
+        connection = self._connection(hop, gateway, checked, options, who)
+        connection.client.set_log_channel(self._log.channel(name))
+        hands_s = self.connect_s + self.banner_s + self.auth_s + CHANNEL_S
+        entry = _Open(connection=connection, until=min(until, began + hands_s))
+        with self._lock:
+            self._open[id(connection)] = entry
+            closed = self._closed
+        try:
+            if closed:
+                raise NoSsh("not run", "stopped")
+            connection.open()
+            entry.until = until
+            return connection
+        except Exception as problem:
+            self._forget(connection)
+            if self._closed:
+                raise NoSsh("not run", "stopped") from None
+            log = self._log.take(name)
+            if isinstance(problem, ssh_keys.KeyRefused):
+                raise NoSsh("host key", str(problem), log) from None
+            elapsed = time.monotonic() - began
+            phase = _phase(connection)
+            failure, says = of_ssh(problem, phase, elapsed, late=entry.late, log=log)
+            dropped = failure == "no banner" and elapsed < self.banner_s - 0.5
+            raise NoSsh(failure, says, log, dropped) from problem
+
+    def _connection(
+        self, hop: str, gateway: Any, checked: ssh_keys.Checker, options: Any, who: dict[str, Any]
+    ) -> Any:
         from fabric import Connection
 
-        config = self._settings()
-        connection = Connection(
-            node,
-            user=self.user,
-            port=self.port,
-            config=config,
-            gateway=self._gateway(node),
+        only = options.get("identitiesonly", "no").lower() == "yes"
+        connection: Any = Connection(
+            hop,
+            config=self._config,
+            gateway=gateway or False,  # None would make fabric open one of its own
             forward_agent=False,
-            connect_timeout=self.connect_s,
-            connect_kwargs=self._limits(),
+            connect_timeout=max(1, round(self.connect_s)),  # fabric cuts it to whole seconds
+            connect_kwargs={
+                "banner_timeout": self.banner_s,
+                "auth_timeout": self.auth_s,
+                "channel_timeout": CHANNEL_S,
+                "look_for_keys": self._home is not None and not only,
+                "allow_agent": not only,
+                "transport_factory": checked.transport,
+            },
+            **who,
         )
-        _only_known_keys(connection, self._known())
+        checked.meets(connection.host, connection.port)
+        connection.client.set_missing_host_key_policy(checked)
         return connection
 
-    def _limits(self) -> dict[str, Any]:
-        return {"banner_timeout": BANNER_S, "auth_timeout": self.auth_s, "channel_timeout": 10.0}
+    def _via(self, name: str, seen: tuple[str, ...] = ()) -> Any:
+        """The shared connection through which a host is reached; None where it is reached directly.
 
-    def _settings(self) -> Any:
-        """fabric's Config, read once: ssh_config of this person and this machine."""
-        from fabric import Config
+        Raises NoSsh where a jump host lets nobody through.
+        """
+        options = self._config.base_ssh_config.lookup(_host_of(name))
+        if options.get("proxycommand") and "proxyjump" not in options:
+            raise NotForUs(f"ssh_config has a ProxyCommand for {name}: use {OPENSSH}")
+        jump = options.get("proxyjump", "none").strip()
+        hops = tuple(hop.strip().removeprefix("ssh://") for hop in jump.split(","))
+        known = (*seen, name)
+        if jump.lower() == "none" or any(_host_of(h) in map(_host_of, known) for h in hops):
+            return None  # a rule for every host does not mean the jump host itself
+        gateway = self._via(hops[0], known)
+        for number in range(1, len(hops) + 1):
+            gateway = self._gate(hops[:number], gateway)
+        return gateway
 
+    def _gate(self, hops: tuple[str, ...], gateway: Any) -> Any:
         with self._lock:
-            if self._config is None:
-                logging.getLogger("paramiko").setLevel(logging.CRITICAL + 1)
-                if self.config_file:
-                    self._config = Config(runtime_ssh_path=self.config_file)
-                else:
-                    self._config = Config()
-            return self._config
+            gate = self._gates.setdefault(hops, _Gate())
+        with gate.lock:
+            if gate.connection is None and gate.problem is None:
+                for attempt in range(TRIES):
+                    try:
+                        far = time.monotonic() + 86_400
+                        gate.connection = self._try(hops[-1], hops[-1], gateway, far)
+                        break
+                    except NoSsh as problem:
+                        gate.problem = problem
+                        if not problem.dropped:
+                            break
+                        time.sleep(random.uniform(*PAUSE_S) * 2**attempt)
+            if gate.connection is not None:
+                if gate.connection.is_connected:
+                    return gate.connection
+                gate.problem = NoSsh("unreachable", "its connection broke")
+        assert gate.problem is not None
+        kind: Failure = gate.problem.failure
+        if kind not in ("host key", "auth denied", "not run"):
+            kind = "not run"  # nothing was heard of the node itself
+        raise NoSsh(kind, f"jump host {safe(hops[-1], 80)}: {gate.problem.says}", gate.problem.log)
 
-    def _gateway(self, node: str) -> Any:
-        """The shared connection to the jump host that ssh_config names; None without one."""
-        options = self._settings().base_ssh_config.lookup(node)
-        jump = options.get("proxyjump", "none")
-        if jump == "none" or "," in jump:
-            return None  # a chain of them is fabric's own matter
-        with self._gate:
-            if jump not in self._gateways:
-                from fabric import Connection
+    # -- what is read once -----------------------------------------------------------------------
 
-                gateway = Connection(
-                    jump,
-                    config=self._settings(),
-                    forward_agent=False,
-                    connect_timeout=self.connect_s,
-                    connect_kwargs=self._limits(),
-                )
-                _only_known_keys(gateway, self._known())
-                try:
-                    gateway.open()
-                except Exception as problem:
-                    raise GatewayError(f"jump host {jump}: {problem}") from problem
-                self._gateways[jump] = gateway
-            return self._gateways[jump]
+    def _prepare(self) -> None:
+        """ssh_config and the files' homes; raises NotForUs."""
+        with self._setup:
+            if self._config is not None:
+                return
+            from fabric import Config
 
-    def _known(self) -> Any:
-        """All known host keys; lines that paramiko cannot read are passed over by it."""
-        import paramiko
+            self._home = home_that_answers()
+            given = load(self.config_file, self._home)
+            config = Config(ssh_config=given, lazy=True)  # no settings of fabric's own from files
+            self._keys = ssh_keys.Keys(home=self._home, more=tuple(self.known_hosts))
+            self._config = config
+            threading.Thread(target=self._watch, daemon=True).start()
 
+    def _known(self) -> ssh_keys.Keys:
+        assert self._keys is not None
+        return self._keys
+
+    def _watch(self) -> None:
+        """Ends what is late wherever it waits: a hanging login, a channel that never opens."""
+        while not self._closed:
+            now = time.monotonic()
+            with self._lock:
+                late = [one for one in self._open.values() if one.until + POLL_S < now]
+            for one in late:
+                one.late = True
+                _drop(one.connection)
+            time.sleep(POLL_S)
+
+    def _forget(self, connection: Any) -> None:
         with self._lock:
-            if self._keys is None:
-                keys = paramiko.HostKeys()
-                for file in (Path.home() / ".ssh/known_hosts", *SYSTEM_KNOWN, *self.known_hosts):
-                    with suppress(OSError, paramiko.SSHException):
-                        keys.load(str(file))
-                self._keys = keys
-            return self._keys
+            self._open.pop(id(connection), None)
+        _drop(connection)
 
 
-class GatewayError(Exception):
-    """The jump host did not let us through."""
+def _phase(connection: Any) -> Phase:
+    transport = connection.client.get_transport()
+    if transport is None:
+        return "connect"
+    if not transport.remote_version:
+        return "banner"
+    if not transport.initial_kex_done:
+        return "keys"
+    return "session" if transport.is_authenticated() else "login"
 
 
-def _only_known_keys(connection: Any, known: Any) -> None:
-    """fabric takes any key without a word: here an unknown one is refused."""
-    import paramiko
-
-    client = connection.client
-    client._system_host_keys = known  # read once for all nodes, and never written
-    client.set_missing_host_key_policy(paramiko.RejectPolicy())
+def _host_of(hop: str) -> str:
+    """The host's name of [user@]host[:port]."""
+    host = hop.rpartition("@")[2]
+    return host if host.count(":") != 1 else host.partition(":")[0]
 
 
-def _sheds_load(problem: Exception) -> bool:
-    words = str(problem)
-    return "banner" in words or isinstance(problem, ConnectionResetError)
-
-
-def _talk(
-    connection: Any, script: bytes, until: float, sink: Callable[[bytes], None]
-) -> tuple[Failure | None, str, bytes]:
-    """The script in, both outputs out, until the far side ends, the line breaks or time is over."""
-    channel = connection.client.get_transport().open_session(timeout=10.0)
-    channel.settimeout(POLL_S)
-    channel.exec_command("sh -s")
-    sender = threading.Thread(target=_send, args=(channel, script, until), daemon=True)
-    sender.start()
-    stderr = bytearray()
-    while True:
-        moved = False
-        if channel.recv_ready():
-            sink(channel.recv(CHUNK))
-            moved = True
-        if channel.recv_stderr_ready():
-            data = channel.recv_stderr(CHUNK)
-            stderr += data[: max(0, MOST_STDERR - len(stderr))]
-            moved = True
-        if moved:
-            continue
-        if time.monotonic() >= until:
-            return "timeout", "the script did not end within its deadline", bytes(stderr)
-        if channel.exit_status_ready() or channel.eof_received or channel.closed:
-            break
-        with suppress(TimeoutError, socket.timeout):
-            data = channel.recv(CHUNK)
-            if not data:
-                break
-            sink(data)
-    while channel.recv_ready():
-        sink(channel.recv(CHUNK))
-    while channel.recv_stderr_ready():
-        stderr += channel.recv_stderr(CHUNK)[: max(0, MOST_STDERR - len(stderr))]
-    channel.status_event.wait(min(2.0, max(0.1, until - time.monotonic())))
-    code = channel.exit_status
-    words = stderr.decode("utf-8", "replace").strip().splitlines()
-    if code == -1:
-        return "died", "the connection ended in mid-answer", bytes(stderr)
-    if code in (126, 127):
-        return "no shell", safe(words[0], 300) if words else f"exit code {code}", bytes(stderr)
-    return None, "", bytes(stderr)
-
-
-def _send(channel: Any, script: bytes, until: float) -> None:
-    left = memoryview(script)
-    with suppress(OSError, EOFError):
-        while left and time.monotonic() < until:
-            try:
-                left = left[channel.send(left[:CHUNK]) :]
-            except TimeoutError:
-                continue
-        channel.shutdown_write()
-
-
-def _close(connection: Any) -> None:
+def _drop(connection: Any) -> None:
     """Never waits: fabric's own close talks to the far side."""
     with suppress(Exception):
         transport = connection.client.get_transport()
         if transport is not None:
             transport.active = False
             transport.sock.close()
-    with suppress(Exception):
-        connection.client.close()
-
-
-def of_exception(
-    problem: Exception, elapsed_s: float, connect_s: float, auth_s: float, node: str
-) -> tuple[Failure, str]:
-    """Why no shell was there. One text of paramiko has several causes: the time decides."""
-    import paramiko
-    from paramiko.ssh_exception import NoValidConnectionsError
-
-    words = safe(str(problem), 300) or type(problem).__name__
-    if isinstance(problem, paramiko.BadHostKeyException):
-        return "host key", (
-            f"its host key has changed: compare it with the node's console first, then "
-            f"ssh-keygen -R {node}; ssh-keyscan {node} >> ~/.ssh/known_hosts"
-        )
-    if "not found in known_hosts" in words:
-        return "host key", (
-            f"its host key is not known: ssh-keyscan {node} >> ~/.ssh/known_hosts (compare it "
-            "first), or --transport openssh where keys are signed by an authority"
-        )
-    if isinstance(problem, GatewayError):
-        return "unreachable", words
-    if isinstance(problem, paramiko.AuthenticationException):
-        if "timeout" in words.lower() or elapsed_s >= auth_s:
-            return "auth hangs", f"no end of the login within {auth_s:.0f} s"
-        hint = f" ({ADOPT})" if "EOF" in words or "shut down" in words else ""
-        return "auth denied", words + hint
-    if isinstance(problem, NoValidConnectionsError):
-        quick = elapsed_s < 1.0
-        return ("refused", words) if quick else ("unreachable", words)
-    if isinstance(problem, socket.gaierror):
-        return "unreachable", f"the name does not resolve: {words}"
-    if isinstance(problem, TimeoutError):
-        return "unreachable", f"no answer to the connection within {connect_s:.0f} s"
-    if isinstance(problem, (EOFError, paramiko.SSHException, ConnectionError)):
-        if "No existing session" in words and elapsed_s >= connect_s + 1:
-            return "auth hangs", words
-        return "no banner", f"takes the connection and does not speak SSH: {words}"
-    if isinstance(problem, OSError):
-        return "unreachable", words
-    return "not run", f"{type(problem).__name__}: {words}"
+            transport.packetizer.close()

@@ -1,0 +1,93 @@
+"""On an open SSH connection: the script in, both outputs out, and each wait has an end."""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from sluggish.reach.errors import of_text
+from sluggish.reach.greeting import Greeting
+from sluggish.reach.model import Failure
+from sluggish.text import safe
+
+CHANNEL_S = 10.0
+CHUNK = 1 << 16
+MOST_STDERR = 1 << 16
+POLL_S = 0.2
+
+
+@dataclass(slots=True)
+class Talk:
+    """The script in, both outputs out."""
+
+    greeting: Greeting
+    sink: Callable[[bytes], None]
+    until: float
+    stderr: bytearray = field(default_factory=bytearray)
+    connect_s: float | None = None
+
+    def through(
+        self, connection: Any, script: bytes, here: Callable[[], None]
+    ) -> tuple[Failure | None, str]:
+        """Until the far side ends, the line breaks or time is over; None if all was well."""
+        channel = connection.client.get_transport().open_session(timeout=CHANNEL_S)
+        channel.settimeout(POLL_S)
+        channel.exec_command("sh -s")
+        left = memoryview(self.greeting.before(script))
+        while True:
+            if left and channel.send_ready():
+                with suppress(TimeoutError):
+                    left = left[channel.send(left[:CHUNK]) :]
+                if not left:
+                    channel.shutdown_write()
+            moved = self._drain(channel, here)
+            if time.monotonic() >= self.until:
+                return self._late()
+            if moved or (left and channel.send_ready()):
+                continue
+            if channel.exit_status_ready() or channel.eof_received or channel.closed:
+                break
+            with suppress(TimeoutError):
+                self._out(channel.recv(CHUNK), here)
+        channel.status_event.wait(min(2.0, max(0.1, self.until - time.monotonic())))
+        while self._drain(channel, here):
+            pass
+        return self._outcome(channel.exit_status)
+
+    def _drain(self, channel: Any, here: Callable[[], None]) -> bool:
+        moved = False
+        if channel.recv_ready():
+            self._out(channel.recv(CHUNK), here)
+            moved = True
+        if channel.recv_stderr_ready():
+            data = channel.recv_stderr(CHUNK)
+            self.stderr += data[: max(0, MOST_STDERR - len(self.stderr))]
+            moved = True
+        return moved
+
+    def _out(self, data: bytes, here: Callable[[], None]) -> None:
+        before = self.greeting.heard
+        rest = self.greeting.feed(data)
+        if self.greeting.heard and not before:
+            here()
+        if rest:
+            self.sink(rest)
+
+    def _late(self) -> tuple[Failure, str]:
+        if self.greeting.heard:
+            return "timeout", "the script did not end within its deadline"
+        return "auth hangs", "logged in, and no shell: its home or login files hang"
+
+    def _outcome(self, code: int) -> tuple[Failure | None, str]:
+        words = (self.greeting.noise + bytes(self.stderr)).decode("utf-8", "replace")
+        if self.greeting.heard:
+            if code == 0:
+                return None, ""
+            if code == -1:
+                return "died", "the connection ended in mid-answer"
+            return "died", of_text(words, connected=True)[1] + f" (exit code {code})"
+        if code == -1:
+            return "died", "logged in, and the connection ended before a shell was there"
+        lines = words.strip().splitlines()
+        return "no shell", safe(lines[-1], 300) if lines else f"exit code {code}, and not a word"
