@@ -19,19 +19,22 @@ from sluggish.facts.derived import Look, Onset, PhaseFact, Place
 from sluggish.facts.gpu import Gpu
 from sluggish.facts.store import Facts, Mapper, read
 from sluggish.findings import ask_all
-from sluggish.job import Job, NodeState, current
+from sluggish.job import Job, Neighbour, NodeState, current
 from sluggish.probes import PROBES
-from sluggish.remedies import remedies
+from sluggish.remedies import REASON, remedies
 from sluggish.rules import RULES
 from sluggish.verdict.case import Case
 from sluggish.verdict.decide import decide
 from sluggish.verdict.model import Diagnosis, Summary
 
 
-def diagnose(bundle: Bundle, mapper: Mapper = map, *, cloud: bool = False) -> Diagnosis:
+def diagnose(
+    bundle: Bundle, mapper: Mapper = map, *, cloud: bool = False, reason: str = REASON
+) -> Diagnosis:
     """Everything after the evidence is a pure function of it; `mapper` may use processes.
 
     `cloud`: the nodes are known to be a provider's instances, whatever the evidence shows.
+    `reason`: the site's template of drain reasons.
     """
     facts = gather(bundle, PROBES, mapper)
     findings = ask_all(RULES, facts)
@@ -54,7 +57,9 @@ def diagnose(bundle: Bundle, mapper: Mapper = map, *, cloud: bool = False) -> Di
         summary=_summary(facts, case),
         findings=findings,
         verdict=verdict,
-        remedies=remedies(verdict, findings, job, states, verdict.drain_nodes, kind),
+        remedies=remedies(
+            verdict, findings, job, states, verdict.drain_nodes, kind, facts.all(Neighbour), reason
+        ),
         bundle=bundle.path,
         loose=bundle.loose,
         unread=bundle.unread,

@@ -14,13 +14,19 @@ from sluggish.causes import Cause
 from sluggish.facts.derived import Profile
 from sluggish.findings import Finding, Role, Strength
 from sluggish.hostlist import fold
-from sluggish.job import Job, NodeState
+from sluggish.job import Job, Neighbour, NodeState
 from sluggish.text import is_node_name, safe
 from sluggish.verdict.model import Culprit, Remedy, Verdict
 
 JOB_ID = re.compile(r"\d{1,12}(?:_\d{1,9}|\+\d{1,9})?\Z", re.ASCII)
 HCA = re.compile(r"[A-Za-z][A-Za-z0-9_]{1,31}\Z")
 _XID = re.compile(r"Xid (\d{1,4})\b")
+REASON = "sluggish: {rule} {what} job={job}"
+"""The one form of drain reasons: the prefix says whose it is, the code stands first."""
+MOST_REASON = 99
+MOST_OTHERS = 4
+_WORD = re.compile(r"\{(rule|what|job)\}")
+_REASON_TEXT = re.compile(r"[A-Za-z0-9 .,:=_+/()\[\]#@-]*\Z")
 MOST_NODES = 3
 """Repair commands are printed for this many nodes; the others need the same."""
 NEEDS_A_FIX = (Cause.RANK_DESYNC, Cause.APP_CRASH, Cause.CONFIG, Cause.MEMORY)
@@ -47,20 +53,34 @@ def remedies(
     node_states: Sequence[NodeState],
     drain_nodes: Sequence[str],
     profile: Profile = PLAIN,
+    neighbours: Sequence[Neighbour] = (),
+    reason: str = REASON,
 ) -> tuple[Remedy, ...]:
     """Keep new jobs off, end the job, repair, verify, housekeeping: in this order.
 
     `drain_nodes` are those whose drain gate is open; no other node is drained, reset or rebooted.
+    `neighbours`: every job on these nodes; the others are named beside what would hit them.
+    `reason`: the template of drain reasons, see `reason_problem`.
     """
+    others = _others(neighbours, job)
     drains = () if verdict.shared else tuple(n for n in drain_nodes if is_node_name(n))
     drained = _drained(node_states)
     job_id = job.id if job and JOB_ID.match(job.id) else None
     end = tuple(_end(verdict, findings, job, job_id, drains))
-    repair = tuple(_repair(verdict, findings, job_id, drains, drained, profile))
+    repair = tuple(_repair(verdict, findings, job_id, drains, drained, profile, others, reason))
     # a start on storage that does not answer hangs again: look and mend before the job goes
     ordered = (*repair, *end) if verdict.subtype == "storage" else (*end, *repair)
     steps = [
-        *_keep_off(verdict, findings, job_id, drains, drained, {s.node for s in node_states}),
+        *_keep_off(
+            verdict,
+            findings,
+            job_id,
+            drains,
+            drained,
+            {s.node for s in node_states},
+            others,
+            reason,
+        ),
         *_first_look(verdict, job_id),
         *ordered,
         *_housekeeping(findings, profile),
@@ -102,6 +122,8 @@ def _keep_off(
     drains: Sequence[str],
     drained: dict[str, str],
     known: set[str],
+    others: dict[str, list[str]],
+    template: str,
 ) -> Iterable[dict[str, Any]]:
     for node in drains:
         if node in drained:
@@ -112,11 +134,11 @@ def _keep_off(
                 "needs": "nobody special",
             }
             continue
-        reason = drain_reason(verdict, findings, node, job_id)
+        reason = drain_reason(verdict, findings, node, job_id, template)
         stays = f" (does not stop job {job_id})" if job_id else ""
         yield {
             "title": f"keep new jobs off {node}{stays}",
-            "effect": "running jobs go on",
+            "effect": f"running jobs go on{_also(node, others)}",
             "commands": [f'scontrol update NodeName={node} State=DRAIN Reason="{reason}"'],
             "precondition": None
             if node in known
@@ -125,25 +147,74 @@ def _keep_off(
         }
 
 
+def _others(neighbours: Sequence[Neighbour], job: Job | None) -> dict[str, list[str]]:
+    """Node -> `77 (bob)`: the jobs there that are not the looked-at one or a part of it."""
+    base = re.split(r"[_+]", job.id)[0] if job else None
+    found: dict[str, list[str]] = {}
+    for one in neighbours:
+        if job and (one.raw_id == job.raw_id or one.id.startswith(f"{base}+") or one.id == job.id):
+            continue
+        for node in one.nodes:
+            found.setdefault(node, []).append(f"{safe(one.id, 30)} ({safe(one.user or '?', 32)})")
+    return found
+
+
+def _also(node: str, others: dict[str, list[str]]) -> str:
+    """`; other jobs on gpu-08: 77 (bob)`; empty where none is known."""
+    there = others.get(node, [])
+    more = f" and {len(there) - MOST_OTHERS} more" if len(there) > MOST_OTHERS else ""
+    return f"; other jobs on {node}: {', '.join(there[:MOST_OTHERS])}{more}" if there else ""
+
+
+def reason_problem(template: str) -> str | None:
+    """Why this cannot be the template of drain reasons; None where it can.
+
+    It stands between double quotes in a command, is cut by `sinfo -R` at 20 columns, and other
+    tools split reasons at `;`.
+    """
+    bare = _WORD.sub("", template)
+    if not template.strip() or not _REASON_TEXT.match(bare):
+        return "letters, digits, blanks and .,:=_+-/()[]#@ only, with {rule} {what} {job}"
+    if len(bare) > MOST_REASON // 2:
+        return f"longer than {MOST_REASON // 2} characters without its words"
+    return None if "{rule}" in template else "{rule} is missing"
+
+
 def drain_reason(
-    verdict: Verdict, findings: Sequence[Finding], node: str, job_id: str | None
+    verdict: Verdict,
+    findings: Sequence[Finding],
+    node: str,
+    job_id: str | None,
+    template: str = REASON,
 ) -> str:
-    """`sluggish: GPU-XID Xid79 gpu5 job=48213`: our words, integers and checked names only."""
+    """`sluggish: GPU-XID Xid79 gpu5 job=48213`: our words, integers and checked names only.
+
+    ASCII, one line, under 100 characters, no quote and no `;`. A part of the template whose word
+    is not known is left out.
+    """
     there = [f for f in findings if f.role is Role.ROOT and any(s.node == node for s in f.spots)]
     order = list(Strength)
     head = min(
         there, key=lambda f: (order.index(f.strength), not _XID.search(f.says)), default=None
     )
-    words = ["sluggish:", head.rule if head else str(verdict.cause)]
+    what: list[str] = []
     code = _XID.search(head.says) if head else None
     if code:
-        words.append(f"Xid{int(code[1])}")
+        what.append(f"Xid{int(code[1])}")
     culprit = next((c for c in verdict.culprits if c.node == node), Culprit())
     if culprit.gpu_index is not None:
-        words.append(f"gpu{culprit.gpu_index}")
+        what.append(f"gpu{culprit.gpu_index}")
     if culprit.hca and HCA.match(culprit.hca):
-        words.append(culprit.hca)
-    return " ".join([*words, *[f"job={job_id}"] * bool(job_id)])
+        what.append(culprit.hca)
+    words = {
+        "rule": head.rule if head else str(verdict.cause),
+        "what": " ".join(what),
+        "job": job_id or "",
+    }
+    used = template if reason_problem(template) is None else REASON
+    parts = [part for part in used.split(" ") if all(words[name] for name in _WORD.findall(part))]
+    filled = _WORD.sub(lambda m: words[m[1]], " ".join(parts))
+    return filled[:MOST_REASON].rstrip()
 
 
 def _first_look(verdict: Verdict, job_id: str | None) -> Iterable[dict[str, Any]]:
@@ -210,6 +281,8 @@ def _repair(
     drains: Sequence[str],
     drained: dict[str, str],
     profile: Profile,
+    others: dict[str, list[str]],
+    template: str,
 ) -> Iterable[dict[str, Any]]:
     texts = _texts().get(verdict.cause, {})
     steps = list(_steps(texts, _on(profile, _key(verdict, findings), texts)))
@@ -222,7 +295,7 @@ def _repair(
         nodes = drains if gated else (drains or _nodes_of(verdict.culprits))
         resume = any("State=RESUME" in command for command in step.get("commands", ()))
         nodes = [n for n in nodes if not (resume and n in drained)]
-        yield _for_nodes(step, nodes, verdict, findings, job_id)
+        yield _for_nodes(step, nodes, verdict, findings, job_id, others, template)
 
 
 def _on(profile: Profile, key: str, texts: dict[str, list[Any]]) -> str:
@@ -273,6 +346,8 @@ def _for_nodes(
     verdict: Verdict,
     findings: Sequence[Finding],
     job_id: str | None,
+    others: dict[str, list[str]],
+    template: str,
 ) -> dict[str, Any]:
     """The step with its commands for each node; a node beyond the first three is only counted."""
     commands: list[str] = []
@@ -280,12 +355,13 @@ def _for_nodes(
         mine = [c for c in verdict.culprits if c.node == node] if node else []
         gpu = next((c.gpu_index for c in mine if c.gpu_index is not None), None)
         hca = next((c.hca for c in mine if c.hca and HCA.match(c.hca)), None)
-        reason = drain_reason(verdict, findings, node, job_id) if node else None
+        reason = drain_reason(verdict, findings, node, job_id, template) if node else None
         filled = _filled(step, node=node, gpu=gpu, hca=hca, job=job_id, reason=reason)
         commands += [c for c in filled["commands"] if c not in commands]
     more = len(nodes) - MOST_NODES
     rest = f"; the same for {more} more nodes" if more > 0 else ""
-    return {**step, "commands": commands, "effect": step.get("effect", "") + rest}
+    hit = "".join(_also(node, others) for node in nodes) if step.get("disruptive") else ""
+    return {**step, "commands": commands, "effect": step.get("effect", "") + rest + hit}
 
 
 def _filled(step: dict[str, Any], **words: str | int | None) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sluggish.causes import SUBTYPES, Cause
 from sluggish.findings import Finding, Role, Spot, Strength
-from sluggish.job import Job, NodeState
-from sluggish.remedies import remedies
+from sluggish.job import Job, Neighbour, NodeState
+from sluggish.remedies import REASON, drain_reason, reason_problem, remedies
 from sluggish.report.json import Needs
 from sluggish.verdict.model import Culprit, Remedy, Verdict
 
@@ -199,3 +199,48 @@ def test_every_subtype_has_some_advice(cause: Cause) -> None:
     for subtype in SUBTYPES[cause]:
         verdict = Verdict(cause=cause, subtype=subtype)
         assert remedies(verdict, (), JOB, (), ()), subtype
+
+
+def test_other_jobs_stand_beside_drain_and_reboot_and_the_jobs_own_parts_do_not() -> None:
+    told = [
+        Neighbour(id="48213", raw_id="48213", user="alice", nodes=("gpu-08",)),
+        Neighbour(id="77_1", raw_id="78", user="bob", nodes=("gpu-08", "gpu-09")),
+        Neighbour(id="80", raw_id="80", user="eve", nodes=("gpu-09",)),
+    ]
+    job = replace(JOB, raw_id="48213")
+    steps = remedies(GPU, (XID79,), job, (STATE,), ("gpu-08",), neighbours=told)
+    hit = [step for step in steps if "other jobs on gpu-08: 77_1 (bob)" in step.effect]
+    assert [step.commands[0].split(" Reason")[0].split(" ")[1] for step in hit] == [
+        "update", "reboot",
+    ]  # fmt: skip
+    assert not any("eve" in step.effect or "alice" in step.effect for step in steps)
+    for step in steps:
+        if any(re.search("scontrol (update|reboot)", command) for command in step.commands):
+            assert step.needs != "job owner"
+
+
+def test_a_site_may_have_its_own_form_of_reasons() -> None:
+    def reason(template: str, job: str | None = "7") -> str:
+        return drain_reason(GPU, (XID79,), "gpu-08", job, template)
+
+    assert reason(REASON) == "sluggish: GPU-LOST Xid79 gpu5 job=7"
+    assert reason(REASON, None) == "sluggish: GPU-LOST Xid79 gpu5"
+    assert reason("[HC] {rule} ({what})") == "[HC] GPU-LOST (Xid79 gpu5)"
+    assert drain_reason(GPU, (), "gpu-09", None) == "sluggish: gpu_fault"
+
+
+@pytest.mark.parametrize(
+    "template",
+    ["", "{what}", 'x" State=DOWN {rule}', "a;b {rule}", "$(reboot) {rule}", "{rule}`id`",
+     "{rule}\n", "{rule} \\", "{rule} {user}", "{rule} é", "{rule}" + "x" * 60],
+)  # fmt: skip
+def test_a_template_that_could_leave_its_quotes_is_refused_and_never_used(template: str) -> None:
+    assert reason_problem(template)
+    assert drain_reason(GPU, (XID79,), "gpu-08", "7", template).startswith("sluggish: GPU-LOST")
+
+
+@given(st.text(max_size=60), st.text(max_size=200))
+def test_every_reason_is_short_ascii_and_quotable(template: str, says: str) -> None:
+    found = replace(XID79, says=says)
+    text = drain_reason(GPU, (found,), "gpu-08", "48213", template)
+    assert re.fullmatch(r"[A-Za-z0-9 .,:=_+/()\[\]#@-]{1,99}", text)
