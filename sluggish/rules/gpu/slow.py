@@ -10,7 +10,8 @@ from sluggish.facts.gpu import Gpu, GpuSample
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.gpu.common import all_clear, mark_shared, on_nodes, subject
 
-BAD_REASONS = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
+HARD_REASONS = frozenset({"hw_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"})
+BAD_REASONS = HARD_REASONS | {"sw_thermal_slowdown"}
 """The power cap (`sw_power_cap`) is normal under load and no reason."""
 HELD_SHARE = 0.6
 """Share of the busy samples in which a reason must stand: one flicker is no state."""
@@ -117,7 +118,10 @@ def _why(load: _Load, loads: list[_Load]) -> list[tuple[Strength, str]]:
     """What holds this GPU back, each against the middle of all."""
     told: list[tuple[Strength, str]] = []
     if load.reasons:
-        told.append((Strength.STRONG, "throttled: " + ", ".join(load.reasons)))
+        # the driver's own thermal limit costs a few per cent: a lower clock has to say so too
+        hard = HARD_REASONS & set(load.reasons)
+        words = "throttled: " + ", ".join(load.reasons)
+        told.append((Strength.STRONG if hard else Strength.WEAK, words))
     clock = _middle([o.clock for o in loads])
     if load.clock and clock and load.clock < CLOCK_SHARE * clock:
         told.append((Strength.STRONG, f"SM clock {load.clock:.0f} MHz, peers {clock:.0f} MHz"))
