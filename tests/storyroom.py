@@ -18,6 +18,8 @@ from sluggish.evidence.open import load
 from sluggish.probes import PROBES
 from sluggish.verdict.model import Culprit, Diagnosis
 
+NEVER_ASKED = frozenset({"ibdiagnet"})
+"""Probes of files that others make: no look asks for them, no story holds them."""
 MAILED = {
     "kernel_log": "dmesg.txt",
     "nvidia_smi": "nvidia-smi-q.xml",

@@ -22,7 +22,7 @@ MAX_WHOLE = 64 << 20
 KEEP_HEAD, KEEP_TAIL = 8 << 20, 56 << 20
 BINARY_SHARE = 0.1
 TWO_SAMPLES = ("ib_counters", "rank_procs", "memory", "nccl_ras")
-OF_A_JOB = ("job_log", "slurm_job", "slurm_node", "sacct", "nccl_ras", "topology")
+OF_A_JOB = ("job_log", "slurm_job", "slurm_node", "sacct", "nccl_ras", "topology", "ibdiagnet")
 OF_A_RANK = ("flight_recorder", "stacks")
 
 

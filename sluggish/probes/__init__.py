@@ -25,6 +25,7 @@ def _all() -> tuple[ModuleType, ...]:
         gpu_samples,
         ib_counters,
         ib_ports,
+        ibdiagnet,
         ibstat,
         ibstatus,
         ibv_devinfo,
@@ -69,4 +70,5 @@ def _all() -> tuple[ModuleType, ...]:
         nccl_ras,
         stacks,
         topology,
+        ibdiagnet,
     )

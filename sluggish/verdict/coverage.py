@@ -17,7 +17,7 @@ from sluggish.verdict.flavour import not_seen
 from sluggish.verdict.model import NotChecked
 from sluggish.verdict.tree import Question
 
-JOB_LEVEL = frozenset({"slurm_job", "sacct", "job_log", "nccl_ras", "topology"})
+JOB_LEVEL = frozenset({"slurm_job", "sacct", "job_log", "nccl_ras", "topology", "ibdiagnet"})
 """Probes whose answer is for the whole job and not for one node."""
 NAMES = {
     "kernel_log": "kernel log",
@@ -37,6 +37,7 @@ NAMES = {
     "nccl_ras": "NCCL RAS",
     "flight_recorder": "flight recorder",
     "identity": "boot and clock",
+    "ibdiagnet": "the fabric's report",
     "topology": "Slurm's topology",
     "slingshot": "Slingshot ports",
     "network": "the job's network",
@@ -252,4 +253,7 @@ def _why_not(facts: Facts, probe: str) -> str:
 
 
 def _always(case: Case) -> list[NotChecked]:
-    return [NotChecked(what="switch side", why="ports, counters and cables are not visible here")]
+    why = "ports, counters and cables are not visible here"
+    if case.facts.answered.get("ibdiagnet"):
+        why = "only what the fabric's report says, of no known time"
+    return [NotChecked(what="switch side", why=why)]

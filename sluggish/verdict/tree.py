@@ -100,6 +100,7 @@ TREE: tuple[Question, ...] = (
             "IB-NCCL": "unreachable_peer",
             "IB-RATE": "link_degraded",
             "IB-COUNTERS": "port_error",
+            "IB-REPORT": "port_error",
             "IB-QUIET": None,
         },
         kind=Kind.HARD,

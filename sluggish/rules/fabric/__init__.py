@@ -6,6 +6,7 @@ from sluggish.rules.fabric.events import ib_async, ib_fatal, ib_flap
 from sluggish.rules.fabric.hcaset import cfg_hcaset
 from sluggish.rules.fabric.leaf import ib_leaf
 from sluggish.rules.fabric.ports import ib_port, ib_sm
+from sluggish.rules.fabric.report import ib_report
 from sluggish.rules.fabric.setup import cfg_ports
 from sluggish.rules.fabric.speed import ib_rate, slow_link
 from sluggish.rules.fabric.vote import ib_nccl, ib_quiet
@@ -23,5 +24,6 @@ RULES: tuple[Rule, ...] = (
     slow_link,
     cfg_hcaset,
     cfg_ports,
+    ib_report,
     ib_quiet,
 )
