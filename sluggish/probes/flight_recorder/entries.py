@@ -47,18 +47,17 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
     _modernise(entries)
     backend = _prefix(entries[-1]) if entries else ""
     gloo = backend == "gloo"
-    p2p = [e for e in entries if e["is_p2p"]]
+    p2p, last, unfinished = _sorted_out(entries)
     plain = [e for e in entries if not e["is_p2p"]] if p2p else entries
     first, newest = (entries[0]["record_id"], entries[-1]["record_id"]) if entries else (0, -1)
     wrapped = first > 0
     only_active = newest - first + 1 != len(entries)
-    last = {e["pg_id"]: e for e in entries}
     groups = _groups(dump, last)
     _check_rank(groups, rank, gloo)
     status = _status(dump)
     tops = _tops(plain, {e["pg_id"]: e for e in plain} if p2p else last, p2p, gloo)
     posted = _posted_texts(p2p)
-    pending = _pending(entries, gloo, only_active, status)
+    pending = _pending(entries, unfinished, gloo, only_active, status)
     tail = entries[-NEWEST:]
     record = RankRecord(
         rank=rank,
@@ -82,6 +81,23 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
             _head(rank, local, group, status, tops, pending, posted, nth_lost, origin.path)
         )
     return facts
+
+
+def _sorted_out(entries: list[Entry]) -> tuple[list[Entry], dict[Any, Entry], list[int]]:
+    """Sends and receives, the last entry a local group id, the places of what is not completed.
+
+    In one pass: entries lie all over memory, so that every pass waits for it again.
+    """
+    p2p: list[Entry] = []
+    last: dict[Any, Entry] = {}
+    unfinished: list[int] = []
+    for place, e in enumerate(entries):
+        if e["is_p2p"]:
+            p2p.append(e)
+        last[e["pg_id"]] = e
+        if e["state"] != "completed":
+            unfinished.append(place)
+    return p2p, last, unfinished
 
 
 def _head(
@@ -187,10 +203,13 @@ def _modernise(entries: list[Entry]) -> None:
 
 
 def _pending(
-    entries: list[Entry], gloo: bool, only_active: bool, status: dict[str, tuple[int, int]]
+    entries: list[Entry],
+    places: list[int],
+    gloo: bool,
+    only_active: bool,
+    status: dict[str, tuple[int, int]],
 ) -> dict[Any, list[Entry]]:
-    """Unfinished operations per local group id, in program order, coalesced ones folded."""
-    places = [i for i, e in enumerate(entries) if e["state"] != "completed"]
+    """Unfinished operations (those at `places`) per local group id, in order, coalesced folded."""
     open_ = [entries[i] for i in places]
     if gloo:
         open_ = [e for e in open_ if not e["retired"]]
