@@ -150,6 +150,23 @@ def explain(
     raise typer.Exit(run(topic))
 
 
+settings = typer.Typer(help="The site's settings.", no_args_is_help=True)
+app.add_typer(settings, name="config")
+
+
+@settings.command("show")
+def config_show() -> None:
+    """Print every setting and where it came from: file, variable or default."""
+    from sluggish.cli.config import run
+
+    raise typer.Exit(run())
+
+
+@settings.callback()
+def _settings() -> None:  # pyright: ignore[reportUnusedFunction]
+    pass
+
+
 def main() -> None:
     """Entry point: a user's mistake is one line and exit 2, never a traceback."""
     from sluggish.causes import EXIT_USAGE

@@ -13,6 +13,7 @@ from sluggish.hostlist import fold
 from sluggish.job import Job, Neighbour, NodeState, Step
 from sluggish.probes import sacct as sacct_probe
 from sluggish.probes import squeue as squeue_probe
+from sluggish.probes import topology as topology_probe
 from sluggish.reach import paths, pick
 from sluggish.reach.command import Ran, run
 from sluggish.reach.pick import JobId
@@ -136,9 +137,19 @@ def _first_view(asked: JobId, first: Mapping[str, Ran], chosen: pick.Choice) -> 
         leaves={} if first["topology"].error else site.leaves(first["topology"].text),
         settings=settings,
         notes=tuple(notes),
-        evidence=(_evidence("slurm_job", ran, command=shown, content=text.encode()),),
+        evidence=(
+            _evidence("slurm_job", ran, command=shown, content=text.encode()),
+            *_topology(first["topology"]),
+        ),
         silent=all(one.error for one in first.values()),
     )
+
+
+def _topology(ran: Ran) -> tuple[Evidence, ...]:
+    """Slurm's tree where it has one; a flat cluster is nothing that could not be seen."""
+    if ran.error in _LOST or (ran.error is None and "Name=" in ran.text):
+        return (_evidence(topology_probe.ID, ran, content=ran.stdout),)
+    return ()
 
 
 def _owner(view: SlurmView, ran: Ran) -> SlurmView:

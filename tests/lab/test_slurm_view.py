@@ -76,7 +76,7 @@ def test_a_running_job_has_nodes_owner_step_and_log(lab: Lab, user: str | None) 
     assert view["leaves"][view["nodes"][0]].startswith("leaf")
     assert view["notes"] == []
     assert view["first_s"] < 1.0
-    assert {"slurm_job", "slurm_node", "squeue"} == set(view["evidence"])
+    assert {"slurm_job", "slurm_node", "squeue", "topology"} == set(view["evidence"])
 
 
 def test_times_are_utc_whatever_the_zone_of_the_caller(lab: Lab) -> None:
@@ -151,7 +151,7 @@ def test_a_job_that_only_accounting_knows_has_owner_and_nodes(lab_acct: Lab) -> 
     assert len(view["nodes"]) == 2
     assert view["nodes_from"].startswith("accounting: the run that ended")
     assert view["job"]["name"] == "a|b"
-    assert set(view["evidence"]) == {"slurm_job", "sacct", "slurm_node", "squeue"}
+    assert set(view["evidence"]) == {"slurm_job", "sacct", "slurm_node", "squeue", "topology"}
 
 
 def test_the_nodes_of_a_requeued_run_come_from_accounting(lab_acct: Lab) -> None:
