@@ -188,6 +188,8 @@ def _ask(shared: _Round, node: str, connected: Callable[[], None]) -> Answer:
     answer = shared.transport.run(node, script, shared.deadline_s, sink, connected)
     for frame in parser.close():
         shared.tell(Progress(node=node, kind="frame", frame=frame))
+    if answer.failure in ("timeout", "died") and parser.ended:
+        return replace(answer, failure=None, says="")  # whole: only the connection did not end
     if answer.failure is None and not parser.ended:
         words = (parser.noise.decode("utf-8", "replace") + answer.stderr).strip().splitlines()
         said = safe(words[-1], 200) if words else ""

@@ -18,6 +18,7 @@ from sluggish.reach.errors import OPENSSH, Phase, of_ssh
 from sluggish.reach.greeting import Greeting
 from sluggish.reach.model import Answer, Failure
 from sluggish.reach.ssh_config import NotForUs, home_that_answers, load
+from sluggish.reach.ssh_jump import JumpSocket
 from sluggish.reach.ssh_log import SshLog
 from sluggish.reach.ssh_talk import CHANNEL_S, POLL_S, Talk
 from sluggish.text import is_node_name, safe
@@ -174,7 +175,7 @@ class SshTransport:
         began = time.monotonic()
         options = self._config.base_ssh_config.lookup(_host_of(hop))
         checked = self._known().checker(options, _host_of(hop), gateway is not None)
-        connection = self._connection(hop, gateway, checked, options, who)
+        connection = self._connection(hop, checked, options, who)
         connection.client.set_log_channel(self._log.channel(name))
         hands_s = self.connect_s + self.banner_s + self.auth_s + CHANNEL_S
         entry = _Open(connection=connection, until=min(until, began + hands_s))
@@ -184,6 +185,14 @@ class SshTransport:
         try:
             if closed:
                 raise NoSsh("not run", "stopped")
+            if gateway is not None:
+                # not fabric's own way: its bare channel can break the jump host's connection
+                there = (connection.host, connection.port)
+                connection.connect_kwargs["sock"] = JumpSocket(
+                    gateway.client.get_transport().open_channel(
+                        "direct-tcpip", there, ("", 0), timeout=self.connect_s + 1
+                    )
+                )
             connection.open()
             entry.until = until
             return connection
@@ -201,7 +210,7 @@ class SshTransport:
             raise NoSsh(failure, says, log, dropped) from problem
 
     def _connection(
-        self, hop: str, gateway: Any, checked: ssh_keys.Checker, options: Any, who: dict[str, Any]
+        self, hop: str, checked: ssh_keys.Checker, options: Any, who: dict[str, Any]
     ) -> Any:
         from fabric import Connection
 
@@ -209,7 +218,7 @@ class SshTransport:
         connection: Any = Connection(
             hop,
             config=self._config,
-            gateway=gateway or False,  # None would make fabric open one of its own
+            gateway=False,  # None would make fabric open one of its own
             forward_agent=False,
             connect_timeout=max(1, round(self.connect_s)),  # fabric cuts it to whole seconds
             connect_kwargs={

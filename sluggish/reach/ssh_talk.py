@@ -15,6 +15,8 @@ CHANNEL_S = 10.0
 CHUNK = 1 << 16
 MOST_STDERR = 1 << 16
 POLL_S = 0.2
+LEAVE_S = 1.0
+"""How long the last bytes of a shell that has ended are waited for."""
 
 
 @dataclass(slots=True)
@@ -26,6 +28,7 @@ class Talk:
     until: float
     stderr: bytearray = field(default_factory=bytearray)
     connect_s: float | None = None
+    _ended: float | None = None
 
     def through(
         self, connection: Any, script: bytes, here: Callable[[], None]
@@ -46,7 +49,7 @@ class Talk:
                 return self._late()
             if moved or (left and channel.send_ready()):
                 continue
-            if channel.exit_status_ready() or channel.eof_received or channel.closed:
+            if channel.eof_received or channel.closed or self._left_behind(channel):
                 break
             with suppress(TimeoutError):
                 self._out(channel.recv(CHUNK), here)
@@ -54,6 +57,18 @@ class Talk:
         while self._drain(channel, here):
             pass
         return self._outcome(channel.exit_status)
+
+    def _left_behind(self, channel: Any) -> bool:
+        """The shell has gone, and a child of it that hangs keeps the channel open.
+
+        The exit status may come before the last bytes: sshd still reads the shell's pipe.
+        """
+        now = time.monotonic()
+        if not channel.exit_status_ready():
+            return False
+        if self._ended is None:
+            self._ended = now
+        return now > self._ended + LEAVE_S
 
     def _drain(self, channel: Any, here: Callable[[], None]) -> bool:
         moved = False
