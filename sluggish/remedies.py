@@ -320,7 +320,8 @@ def _key(verdict: Verdict, findings: Sequence[Finding]) -> str:
     if verdict.cause is not Cause.GPU_FAULT:
         return verdict.subtype or "default"
     if verdict.shared:
-        return "check_fabric"
+        imex = any(f.role is Role.ROOT and f.action == "recover_imex" for f in findings)
+        return "recover_imex" if imex else "check_fabric"
     if verdict.subtype in REBOOTS:
         return "reboot_node"
     nodes = _nodes_of(verdict.culprits)

@@ -451,7 +451,7 @@ def test_too_few_peers_are_no_comparison() -> None:
 def test_every_rule_has_a_docstring_and_its_own_id() -> None:
     assert [r.id for r in RULES] == [
         "GPU-MISSING", "GPU-ECC", "GPU-REMAP", "GPU-RECOVERY", "GPU-STUCK", "GPU-FABRIC",
-        "SLOW-GPU", "GPU-LEFTOVER",
+        "GPU-DOMAIN", "SLOW-GPU", "GPU-LEFTOVER",
     ]  # fmt: skip
     assert all(r.doc.endswith(".") for r in RULES)
 

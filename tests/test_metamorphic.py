@@ -419,6 +419,7 @@ CARRIES = {
     "DATA-STEPS": "data_steps",
     "DATA-STORAGE": "loader_nfs",
     "GPU-APP-XID": "app_xid",
+    "GPU-DOMAIN": "imex_broken",
     "GPU-FABRIC": "fabric_not_up",
     "GPU-LOST": "gpu_vanished",
     "GPU-CUDA": "remap_denied",

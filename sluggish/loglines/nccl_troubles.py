@@ -37,6 +37,8 @@ TROUBLES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # Cuda failure 'peer access is not supported between these two devices'
     ("peer access is not supported", "p2p", ()),
     ("peer mapping resources exhausted", "p2p", ()),
+    # MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel ...
+    ("MNNVL (cliqueSize", "imex", ("not working",)),
     # Detected mixed local Net device counts across ranks (min 7, max 8)
     ("mixed local Net device counts", "mixed_hcas", ()),
     ("local Net devices (max ", "mixed_hcas", ()),

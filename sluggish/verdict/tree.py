@@ -78,6 +78,7 @@ TREE: tuple[Question, ...] = (
             "GPU-RECOVERY": "xid",
             "GPU-STUCK": "driver_stuck",
             "GPU-FABRIC": "nvlink",
+            "GPU-DOMAIN": "nvlink",
             "GPU-CUDA": "ecc",
             "GPU-ECHO": None,
             "GPU-LEFTOVER": None,

@@ -52,6 +52,12 @@ MODELS = {
         firmware="28.43.2026", buses=("1b", "43", "52", "61", "9d", "c3", "d1", "df"),
         nic_buses=("18", "40", "4f", "5e", "9a", "c0", "ce", "dc"),
     ),
+    "GB200": Model(
+        product="NVIDIA GB200", arch="Blackwell", limit_w=1200, idle_w=150.0, context_w=176.0,
+        spin_w=205.0, work_w=940.0, memory_mib=189471, device_id="294110DE", max_sm_mhz=2062,
+        idle_sm_mhz=120, rate_gbps=400, rate_words="400 Gb/sec (4X NDR)", hca_type="MT4129",
+        firmware="28.43.2026", buses=("01", "21", "41", "61"), nic_buses=("03", "23", "43", "63"),
+    ),
     "H200": Model(
         product="NVIDIA H200", arch="Hopper", limit_w=700, idle_w=77.7, context_w=119.0,
         spin_w=148.0, work_w=627.0, memory_mib=143771, device_id="233510DE", max_sm_mhz=1980,

@@ -1,6 +1,7 @@
 """What the driver and the bus say of GPUs: missing, memory, recovery, fabric, stuck, slow."""
 
 from sluggish.findings import Rule
+from sluggish.rules.gpu.domain import gpu_domain
 from sluggish.rules.gpu.leftover import gpu_leftover
 from sluggish.rules.gpu.memory import gpu_ecc, gpu_remap
 from sluggish.rules.gpu.missing import gpu_missing
@@ -15,6 +16,7 @@ RULES: tuple[Rule, ...] = (
     gpu_recovery,
     gpu_stuck,
     gpu_fabric,
+    gpu_domain,
     slow_gpu,
     gpu_leftover,
 )

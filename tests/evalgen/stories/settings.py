@@ -203,6 +203,34 @@ def roce_gid_odd() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def imex_broken() -> tuple[World, Expected]:
+    world = _world(
+        "imex_broken", model="GB200", gpus=4, nodes=["gb-r7-01", "gb-r7-02", "gb-r7-03"],
+        job_id="3090", age_s=190, state="FAILED", taken_at=epoch("2026-06-21T09:31:00Z"),
+        reason="NonZeroExitCode", exit_code="1:0", arch="aarch64", nccl="2.29.7",
+        env={"NCCL_DEBUG": "INFO"},
+    )  # fmt: skip
+    comms_of(world, [everybody(world)])
+    joblog.start(world)
+    t = world.job_started + 24
+    world.say(t - 1, joblog.lead(world, 0) + f"NCCL version {world.nccl}+cuda{world.cuda}")
+    for k, r in enumerate(world.ranks):
+        joblog.warn(
+            world, t + 0.02 * k, r, "mnnvl.cc:72",
+            "MNNVL (cliqueSize 12) is available but not working on this system. Check the IMEX "
+            "channel configuration (/dev/nvidia-caps-imex-channels). Set NCCL_MNNVL_ENABLE=0 to "
+            "ignore this issue.",
+        )  # fmt: skip
+    _dies_at_start(world, t + 1, "unhandled system error (run with NCCL_DEBUG=INFO for details)",
+                   range(12))  # fmt: skip
+    return world, Expected(
+        cause="gpu_fault", subtype="nvlink",
+        told="Trays of a GB200 rack, four GPUs each; the prolog made no IMEX channel for the job, "
+        "so NCCL cannot share memory over the NVLink domain. No GPU is at fault: no drain.",
+        must_not=["ib_fault", "node_down", "progressing", "rank_desync", "data_stall"],
+    )  # fmt: skip
+
+
 def socket_fallback() -> tuple[World, Expected]:
     world = _world(
         "socket_fallback", model="B300", nodes=["ct-1", "ct-2", "ct-3"], job_id="2121", age_s=1300,
@@ -297,6 +325,6 @@ def duplicate_gpu() -> tuple[World, Expected]:
 
 
 STORIES = (
-    duplicate_gpu, p2p_acs, library_bug, timeout_short, hca_gid, roce_gid_odd, socket_fallback,
-    first_step_compile,
+    duplicate_gpu, p2p_acs, library_bug, timeout_short, hca_gid, roce_gid_odd, imex_broken,
+    socket_fallback, first_step_compile,
 )  # fmt: skip
