@@ -34,6 +34,8 @@ from sluggish.facts.gpu import Xid
 from sluggish.facts.host import NodeIdentity, OomKill, RankProcess
 from sluggish.facts.log import ProcessExit, Version
 from sluggish.findings import Role, Strength
+from sluggish.loglines import nccl_net
+from sluggish.loglines.line import Line
 
 
 def test_many_reporters_and_one_peer_name_the_peer_and_the_reverse_names_the_reporter() -> None:
@@ -257,3 +259,15 @@ def test_nccls_own_word_of_mixed_devices_counts() -> None:
 
 def test_one_node_or_no_list_says_nothing() -> None:
     assert run("CFG-HCASET", using("gpu-01")) == ()
+
+
+@pytest.mark.parametrize("words", [
+    "sharp_plugin.c:365 NCCL WARN NET/IB : SHARP coll init error: Cannot create SHARP job(-11)",
+    "transport.cc:384 NCCL WARN Cannot initialize CollNet, using point-to-point network instead",
+])  # fmt: skip
+def test_sharp_that_did_not_start_is_context(words: str) -> None:
+    text = f"gpu36:20775:20825 [0] {words}"
+    [trouble] = nccl_net.parse([Line(text=text, raw=text, order=0)])
+    assert isinstance(trouble, NcclTrouble)
+    found = run("IB-NCCL", trouble)
+    assert [(f.subject, f.role) for f in found] == [("SHARP", Role.CONTEXT)]

@@ -218,6 +218,6 @@ class NcclTrouble:
     rank: int | None
     kind: str
     """peer_closed, modify_qp, reg_mr, no_route, socket, bootstrap, open_device, shm, p2p,
-    mixed_hcas, imex, other."""
+    mixed_hcas, imex, sharp, other."""
     detail: str = ""
     line: str = ""

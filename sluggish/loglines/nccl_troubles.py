@@ -37,6 +37,10 @@ TROUBLES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # Cuda failure 'peer access is not supported between these two devices'
     ("peer access is not supported", "p2p", ()),
     ("peer mapping resources exhausted", "p2p", ()),
+    # NET/IB : SHARP coll init error: Cannot create SHARP job(-11)   (nccl-rdma-sharp-plugins)
+    ("SHARP coll init error", "sharp", ()),
+    # Cannot initialize CollNet, using point-to-point network instead
+    ("Cannot initialize CollNet", "sharp", ()),
     # MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel ...
     ("MNNVL (cliqueSize", "imex", ("not working",)),
     # Detected mixed local Net device counts across ranks (min 7, max 8)

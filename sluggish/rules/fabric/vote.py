@@ -60,6 +60,17 @@ def ib_nccl(view: View) -> Iterator[Finding]:
     if votes:
         yield from _judge(votes, vote(votes), view)
     yield from _not_votes(found, bool(votes), view)
+    sharp = [t for t in view.all(NcclTrouble) if t.kind == "sharp"]
+    if sharp:
+        yield note(
+            Role.CONTEXT,
+            "SHARP did not start: NCCL goes on without it, slower; the aggregation manager is the "
+            "fabric team's",
+            subject="SHARP",
+            source="job log",
+            quote=sharp[0].line,
+            at=sharp[0].at,
+        )
     closed = [t for t in view.all(NcclTrouble) if t.kind == "peer_closed"]
     if closed and not votes:
         yield note(
