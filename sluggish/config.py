@@ -27,7 +27,8 @@ class Ssh:
     config: str | None = None
     """An ssh_config instead of the user's own."""
     connect_s: float = 6.0
-    workers: int = 64
+    workers: int = 32
+    """Handshakes at one time; more only delays the first answer."""
     rate: float = 50.0
     """New connections a second."""
 
@@ -41,7 +42,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    transport: Literal["auto", "ssh", "openssh", "srun"] = "auto"
+    transport: Literal["auto", "ssh", "openssh", "srun", "local"] = "auto"
     ssh: Ssh = Ssh()
     openssh_command: str = "ssh -T -o BatchMode=yes {node} sh -s"
     window_s: float = 10.0

@@ -40,10 +40,16 @@ def _common(  # pyright: ignore[reportUnusedFunction]
 
 Job = Annotated[str, typer.Option("--job", metavar="ID", help="Slurm's job id, also 123_4, 123+0.")]
 Way = Annotated[
-    str, typer.Option("--transport", help="auto, ssh, openssh, srun or local.", metavar="WAY")
+    str | None,
+    typer.Option("--transport", help="auto, ssh, openssh, srun or local.", metavar="WAY"),
 ]
 Window = Annotated[
-    float, typer.Option("--window", min=0, max=600, metavar="S", help="Seconds between samples.")
+    float | None,
+    typer.Option("--window", min=0, max=600, metavar="S", help="Seconds between samples."),
+]
+Cloud = Annotated[
+    bool,
+    typer.Option("--cloud", help="The nodes are a provider's instances: given back, not reset."),
 ]
 Sudo = Annotated[bool, typer.Option("--sudo", help="Read the kernel log through sudo -n.")]
 Poke = Annotated[
@@ -66,8 +72,9 @@ def diagnose(
     explain: Annotated[
         bool, typer.Option("--explain", help="Also print the path through the decision tree.")
     ] = False,
-    transport: Way = "auto",
-    window: Window = 10.0,
+    cloud: Cloud = False,
+    transport: Way = None,
+    window: Window = None,
     sudo: Sudo = False,
     poke: Poke = False,
 ) -> None:
@@ -75,17 +82,21 @@ def diagnose(
 
     Runs and changes nothing.
     """
+    from dataclasses import replace
+
     from sluggish.cli.diagnose import run, run_live
 
     if bool(paths) == bool(job):
         raise typer.BadParameter("give either --job ID or the PATHs of recorded evidence")
     if job:
-        from sluggish.cli.live import Wanted
+        from sluggish.cli.live import wish
 
-        wanted = Wanted(job=job, window_s=window, sudo=sudo, poke=poke)
-        code = run_live(wanted, transport=transport, as_json=as_json, explain=explain)
+        wanted, config = wish(job, window, sudo=sudo, poke=poke)
+        config = replace(config, cloud=config.cloud or cloud)
+        way = transport or config.transport
+        code = run_live(wanted, transport=way, config=config, as_json=as_json, explain=explain)
     else:
-        code = run(paths or [], as_json=as_json, explain=explain)
+        code = run(paths or [], as_json=as_json, explain=explain, cloud=cloud)
     raise typer.Exit(code)
 
 
@@ -95,17 +106,21 @@ def collect(
     out: Annotated[
         Path, typer.Option("-o", "--output", metavar="FILE", help="The bundle, FILE.tar.gz.")
     ],
-    transport: Way = "auto",
-    window: Window = 10.0,
+    anonymize: Annotated[
+        bool, typer.Option("--anonymize", help="Hosts, users and paths under other names.")
+    ] = False,
+    transport: Way = None,
+    window: Window = None,
     sudo: Sudo = False,
     poke: Poke = False,
 ) -> None:
     """Save the evidence of a job as a bundle, to be diagnosed anywhere. Changes nothing."""
     from sluggish.cli.collect import run
-    from sluggish.cli.live import Wanted
+    from sluggish.cli.live import wish
 
-    wanted = Wanted(job=job, window_s=window, sudo=sudo, poke=poke)
-    raise typer.Exit(run(wanted, out, transport=transport))
+    wanted, config = wish(job, window, sudo=sudo, poke=poke)
+    way = transport or config.transport
+    raise typer.Exit(run(wanted, out, transport=way, config=config, anonymous=anonymize))
 
 
 @app.command()

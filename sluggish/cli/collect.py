@@ -1,62 +1,110 @@
 """`sluggish collect --job ID -o FILE`, and how `diagnose --job` takes and keeps its bundle."""
 
 import os
+import shlex
 import sys
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from sluggish.causes import EXIT_NOTHING
 from sluggish.cli.live import OVER, Taken, Wanted, take
 from sluggish.cli.notes import Notes
+from sluggish.config import Config
+from sluggish.evidence.model import Bundle
 from sluggish.evidence.save import save
 from sluggish.evidence.source import EvidenceError
 from sluggish.probes import PROBES
-from sluggish.reach.choose import choose
+from sluggish.reach import pick
+from sluggish.reach.choose import NAMES, choose
 from sluggish.reach.model import Transport
 from sluggish.reach.slurm import SlurmView
 from sluggish.reach.srun import NoSrun
-from sluggish.reach.state import new_bundle, prune, state_dir
+from sluggish.reach.ssh import SshTransport
+from sluggish.reach.state import NoPlace, place, prune
 
 STOPPED = 130
 
 
-def run(wanted: Wanted, out: Path, *, transport: str) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A look that lies on the disk."""
+
+    path: Path
+    taken: Taken
+
+
+def run(wanted: Wanted, out: Path, *, transport: str, config: Config, anonymous: bool) -> int:
     """Take a look at a job and save it as a bundle; nothing is judged."""
-    kept = collected(wanted, transport=transport, out=out)
+    if os.path.lexists(out):
+        raise EvidenceError(f"{out}: is there already; give another name")
+    notes = Notes(PROBES)
+    kept = _collected(wanted, out, transport, config, notes, anonymous=anonymous)
     if kept is None:
         return EXIT_NOTHING
-    print(kept[0])
-    return STOPPED if kept[1].stopped else 0
+    print(kept.path)
+    return STOPPED if kept.taken.stopped else 0
 
 
-def collected(
-    wanted: Wanted, *, transport: str, out: Path | None = None
-) -> tuple[Path, Taken] | None:
-    """The saved bundle of a look, and the look; None where Slurm knows no such job."""
+def collected(wanted: Wanted, *, transport: str, config: Config) -> Kept | None:
+    """A look saved in the state directory; None where Slurm knows no such job."""
     notes = Notes(PROBES)
-    if out is not None and out.exists():
-        raise EvidenceError(f"{out}: is there already; give another name")
-    place = out or new_bundle(_folder(wanted.job), datetime.now(UTC))
-    notes.say(f"saving evidence to {place}: do not cancel the job yet")
-    with _spool(place.parent) as folder:
-        taken = take(wanted, folder, lambda view: _transport(view, transport, notes), notes)
-        if not taken.look.evidence:
-            return _nothing(taken.view)
-        _keep(taken, place)
-    notes.say(f"evidence saved: {place} (it may hold private lines of the job's logs)")
-    if out is None:
-        prune(state_dir())
-    return place, taken
+    now = datetime.now(UTC)
+    try:
+        job = pick.job_id(wanted.job).job
+        where = place(job, now, env=os.environ, configured=config.state.dir)
+    except NoPlace as problem:
+        raise EvidenceError(str(problem)) from None
+    except ValueError as problem:
+        raise EvidenceError(str(problem)) from None
+    notes.say(where.notes)
+    kept = _collected(wanted, where.path, transport, config, notes)
+    limits = {"max_mb": config.state.max_mb, "max_days": config.state.max_days}
+    prune(where.root, keep=where.path, now=now, **limits)
+    return kept
 
 
-def _folder(job: str) -> str:
-    return job.partition(".")[0]
+def _collected(
+    wanted: Wanted,
+    out: Path,
+    transport: str,
+    config: Config,
+    notes: Notes,
+    *,
+    anonymous: bool = False,
+) -> Kept | None:
+    if transport not in NAMES:
+        raise EvidenceError(f"--transport {transport}: one of {', '.join(NAMES)}")
+    with _spool(out.parent) as folder:
+        way = partial(_transport, name=transport, config=config, notes=notes)
+        notes.say(f"saving evidence to {out}: do not cancel the job yet")
+        try:
+            taken = take(wanted, folder, way, notes)
+        except ValueError as problem:
+            raise EvidenceError(str(problem)) from None
+        if taken.view.job is None and not taken.view.nodes:
+            _nothing(taken.view)
+            return None
+        bundle = taken.look.bundle(PROBES, taken.taken_at)
+        save(_anonymous(bundle) if anonymous else bundle, out)
+    notes.say(f"evidence saved: {out} (slices of the job's logs may hold private data)")
+    return Kept(path=out, taken=taken)
 
 
-def _transport(view: SlurmView, name: str, notes: Notes) -> Transport:
+def _anonymous(bundle: Bundle) -> Bundle:
+    from sluggish.evidence.anonymize import anonymize
+    from sluggish.facts.store import origin_of
+    from sluggish.probes.flight_recorder import compacted
+
+    clocks = {clock.node: clock for clock in bundle.clocks}
+    return anonymize(bundle, lambda e: compacted(e.open(), origin_of(e, bundle, clocks)))
+
+
+def _transport(view: SlurmView, *, name: str, config: Config, notes: Notes) -> Transport:
     job = view.job
     way = choose(
         name,
@@ -64,6 +112,8 @@ def _transport(view: SlurmView, name: str, notes: Notes) -> Transport:
         job=job.raw_id or job.id if job else None,
         uid=view.uid,
         running=bool(job and job.state not in (*OVER, "PENDING")),
+        ssh=_ssh(config),
+        command=shlex.split(config.openssh_command),
     )
     if isinstance(way, NoSrun):
         raise EvidenceError(f"srun is no way to the nodes: {way.why}")
@@ -71,26 +121,28 @@ def _transport(view: SlurmView, name: str, notes: Notes) -> Transport:
     return way.transport
 
 
+def _ssh(config: Config) -> Callable[[], SshTransport]:
+    settings = config.ssh
+    return partial(
+        SshTransport,
+        user=settings.user,
+        config_file=settings.config,
+        connect_s=settings.connect_s,
+    )
+
+
 def _nothing(view: SlurmView) -> None:
-    print(f"sluggish: Slurm tells nothing of job {view.asked.job}", file=sys.stderr)
-    for note in view.notes[:10]:
-        print(f"  {note}", file=sys.stderr)
+    """Its notes were shown as they came: what is left is the one line that says the end."""
+    why = "Slurm does not answer here" if view.silent else "Slurm knows no such job"
+    print(f"sluggish: job {view.asked.job}: {why}", file=sys.stderr)
 
 
 @contextmanager
 def _spool(near: Path) -> Generator[Path]:
     """A directory of ours for what comes home, until it is packed."""
     try:
-        with tempfile.TemporaryDirectory(prefix=".sluggish-", dir=near) as folder:
-            yield Path(folder)
+        spool = tempfile.TemporaryDirectory(prefix=".sluggish-", dir=near or ".")
     except OSError as problem:
         raise EvidenceError(f"{near}: cannot be written: {problem.strerror or problem}") from None
-
-
-def _keep(taken: Taken, place: Path) -> None:
-    """Readable by us alone, never over something that is there."""
-    old = os.umask(0o077)
-    try:
-        save(taken.look.bundle(PROBES, taken.taken_at), place)
-    finally:
-        os.umask(old)
+    with spool as folder:
+        yield Path(folder)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sluggish.causes import EXIT_CODES, EXIT_NOTHING
 from sluggish.cli.reading import mapper
 from sluggish.cli.screen import look_of, show
+from sluggish.config import Config
+from sluggish.config import load as settings
 from sluggish.diagnose import diagnose
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import load
@@ -28,23 +31,28 @@ def run(
         nothing(bundle)
         if not as_json:
             return EXIT_NOTHING
-    return report(bundle, as_json=as_json, explain=explain, cloud=cloud)
+    config = settings().config
+    config = replace(config, cloud=config.cloud or cloud)
+    return report(bundle, as_json=as_json, explain=explain, config=config)
 
 
-def run_live(wanted: Wanted, *, transport: str, as_json: bool, explain: bool) -> int:
+def run_live(
+    wanted: Wanted, *, transport: str, config: Config, as_json: bool, explain: bool
+) -> int:
     """Look at a job on its cluster, keep the evidence, print what the saved bundle says."""
     from sluggish.cli.collect import STOPPED, collected
 
-    kept = collected(wanted, transport=transport)
+    kept = collected(wanted, transport=transport, config=config)
     if kept is None:
         return EXIT_NOTHING
-    code = report(load([str(kept[0])], PROBES), as_json=as_json, explain=explain)
-    return STOPPED if kept[1].stopped else code
+    code = report(load([str(kept.path)], PROBES), as_json=as_json, explain=explain, config=config)
+    return STOPPED if kept.taken.stopped else code
 
 
-def report(bundle: Bundle, *, as_json: bool, explain: bool, cloud: bool = False) -> int:
+def report(bundle: Bundle, *, as_json: bool, explain: bool, config: Config | None = None) -> int:
     """Print the diagnosis of a bundle."""
-    diagnosis = diagnose(bundle, mapper(), cloud=cloud)
+    config = config or settings().config
+    diagnosis = diagnose(bundle, mapper(), cloud=config.cloud, reason=config.reason_template)
     if as_json:
         from sluggish.report.json import render
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sluggish.cli.notes import Notes
+from sluggish.config import Config, load
 from sluggish.correlate.ras_gate import why_not_ask_ras
 from sluggish.diagnose import gather
 from sluggish.evidence.model import Evidence
@@ -33,6 +34,23 @@ class Wanted:
     sudo: bool = False
     poke: bool = False
     limits: Limits = field(default_factory=Limits)
+
+
+def wish(job: str, window_s: float | None, *, sudo: bool, poke: bool) -> tuple[Wanted, Config]:
+    """What the command line asks for over what the configuration says."""
+    config = load().config
+    limits = Limits(
+        workers=config.ssh.workers, connect_rate=config.ssh.rate, overall_s=config.deadline_s
+    )
+    wanted = Wanted(
+        job=job,
+        window_s=config.window_s if window_s is None else window_s,
+        probe_s=config.probe_s,
+        sudo=sudo or config.sudo,
+        poke=poke,
+        limits=limits,
+    )
+    return wanted, config
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ for place in "${TMPDIR:-/tmp}" /tmp /dev/shm "/run/user/$ID"; do
     rm -rf "$T" 2>/dev/null # full
     T=
 done
+[ -n "$T" ] && TMPDIR=$T && export TMPDIR # a probe's own temporary files lie there too
 clean() {
     case $T in
     */sluggish.????????) rm -rf "$T" 2>/dev/null ;;

@@ -1,0 +1,308 @@
+"""The script that a node runs: what it sees as whom, what it survives, and that it only reads."""
+
+import contextlib
+import re
+import secrets
+import shlex
+import subprocess
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from sluggish.probes import PROBES
+from sluggish.reach.frames import Frames, clock_of
+from sluggish.reach.model import Ask, Frame
+from sluggish.reach.script import build
+
+from . import cluster, sims, storage
+from .cluster import Lab
+
+NODE = "node01"
+ALICE = 5001
+
+
+def answer(
+    lab: Lab, *, node: str = NODE, user: str | None = None, shell: str = "sh", **asked: Any
+) -> list[Frame]:
+    """What the script says there; every answer must reach its end mark."""
+    boundary = secrets.token_hex(16)
+    ask = Ask(**{"uid": ALICE, "window_s": 0.0, "probe_s": 3.0, **asked})
+    script = build(ask, boundary, PROBES)
+    frames = Frames(boundary)
+    found = list(frames.feed(fed(lab, node, ["sh", "-c", f"exec {shell} -s"], user, script)))
+    assert frames.ended
+    return found
+
+
+def fed(lab: Lab, node: str, argv: list[str], user: str | None, script: bytes) -> bytes:
+    """The bytes that a command prints, the script on its stdin."""
+    pipe = subprocess.PIPE
+    process = lab.popen(node, argv, user, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        return process.communicate(script, timeout=60)[0]
+    finally:
+        cluster.end(process)
+
+
+def errors(frames: list[Frame]) -> dict[str, str | None]:
+    return {frame.probe + frame.sample: frame.error for frame in frames}
+
+
+@pytest.fixture
+def job(lab: Lab) -> Iterator[str]:
+    """A job of alice on two nodes with two ranks on each, all asleep."""
+    made = "cd; sbatch --parsable -N2 -w node[01-02] --ntasks-per-node=2 --wrap 'srun sleep 600'"
+    number = lab.sh("login", made, "alice").strip()
+    try:
+        cluster.wait_for(
+            lambda: lab.exec(NODE, ["pgrep", "-u", "alice", "-f", "sleep 600"]).returncode == 0,
+            20,
+            "the ranks",
+        )
+        yield number
+    finally:
+        lab.sh("login", f"scancel {number}")
+
+
+@pytest.mark.parametrize("shell", ["sh", "dash", "bash --posix", "busybox sh"])
+def test_every_shell_gives_every_probe_s_answer(lab: Lab, shell: str) -> None:
+    if shell.startswith("busybox") and lab.exec(NODE, ["busybox", "true"]).returncode:
+        shell = "sh"  # not among the lab's packages
+    told = errors(answer(lab, shell=shell))
+    assert {"identity", "kernel_log", "nvidia_smi", "ibstat", "ib_ports", "mounts"} <= set(told)
+    assert {name: error for name, error in told.items() if error} == {}
+
+
+def test_a_plain_user_s_missing_rights_are_errors_and_never_empty_answers(
+    lab: Lab, job: str
+) -> None:
+    owner, other = (errors(answer(lab, user=u, job=job)) for u in ("alice", "bob"))
+    assert owner["kernel_log"] == other["kernel_log"] == "denied"
+    assert owner["rank_procsa"] is None
+    assert {f.rights for f in answer(lab, user="alice")} == {"user"}
+
+
+def test_the_ranks_of_the_job_and_nobody_else_s_are_listed(lab: Lab, job: str) -> None:
+    stranger = lab.popen(NODE, ["sleep", "601"], "bob")
+    try:
+        (procs,) = [f for f in answer(lab, job=job) if f.probe == "rank_procs"]
+    finally:
+        cluster.end(stranger)
+    text = procs.content.decode()
+    assert text.count("sleep 600") >= 2
+    assert "sleep 601" not in text
+    assert sorted(re.findall(r"^SLURM_PROCID=(\d)", text, re.MULTILINE))[-2:] == ["0", "1"]
+
+
+def test_the_script_s_own_processes_are_no_ranks(lab: Lab, job: str) -> None:
+    """Over srun they carry the job's environment, its rank numbers too."""
+    boundary = secrets.token_hex(16)
+    script = build(Ask(job=job, uid=ALICE, window_s=0.0), boundary, PROBES)
+    step = ["srun", f"--jobid={job}", "--overlap", "-N1", "-n1", "-w", NODE, "-Q", "sh", "-s"]
+    got = fed(lab, "login", step, "alice", script)
+    (procs,) = [f for f in Frames(boundary).feed(got) if f.probe == "rank_procs"]
+    text = procs.content.decode()
+    assert text.count("/cmdline <==") == text.count("sleep 600") + text.count("slurm_script") + len(
+        re.findall(r"^srun ", text, re.MULTILINE)
+    )
+
+
+@contextlib.contextmanager
+def mounted(lab: Lab, options: str, *places: str) -> Iterator[None]:
+    for place in places:
+        lab.sh(NODE, f"mount -n -t tmpfs -o {options} none {place}")
+    try:
+        yield
+    finally:
+        for place in places:
+            lab.sh(NODE, f"umount -n {place}")
+
+
+@pytest.mark.parametrize(
+    ("options", "places"),
+    [("ro", ["/tmp"]), ("size=4k", ["/tmp"]), ("ro", ["/tmp", "/dev/shm"])],
+    ids=["read-only", "full", "nowhere"],
+)
+def test_where_tmp_cannot_be_written_the_answer_still_comes(
+    lab: Lab, options: str, places: list[str]
+) -> None:
+    with mounted(lab, options, *places):
+        told = errors(answer(lab, probes=("identity", "kernel_log", "ibstat", "gpu_samples")))
+    assert (told["identity"], told["kernel_log"], told["ibstat"]) == (None, None, None)
+    if len(places) > 1:
+        assert told["gpu_samples"] == "not run"
+
+
+def test_a_gpu_tool_that_hangs_in_the_kernel_is_stuck_and_no_second_one_is_started(
+    lab: Lab,
+) -> None:
+    storage.mount(lab, NODE)
+    sims.gpus(lab, NODE, {"hang": "/mnt/data/x"})
+    storage.hang(lab, NODE)
+    try:
+        frames = answer(lab, window_s=1.0, probe_s=1.5)
+    finally:
+        storage.mend(lab, NODE)
+        sims.gpus(lab, NODE, {})
+        storage.unmount(lab, NODE)
+    told = errors(frames)
+    assert (told["nvidia_smi"], told["gpu_samples"]) == ("stuck", "stuck")
+    (smi,) = [f for f in frames if f.probe == "nvidia_smi"]
+    assert " D " in smi.stderr
+    assert told["ibstat"] is None
+
+
+@contextlib.contextmanager
+def tool(lab: Lab, name: str, script: str) -> Iterator[None]:
+    """Another program under this name, on one node."""
+    place = lab.path(NODE, f"/usr/local/bin/{name}")
+    saved = place.with_name(f".{name}.saved")
+    if place.exists():
+        place.rename(saved)
+    place.write_text(f"#!/bin/sh\n{script}\n")
+    place.chmod(0o755)
+    try:
+        yield
+    finally:
+        place.unlink()
+        if saved.exists():
+            saved.rename(place)
+
+
+@pytest.mark.parametrize(
+    ("script", "error"),
+    [
+        ("head -c 50000000 /dev/zero | tr '\\0' a", "truncated"),
+        ("head -c 50000000 /dev/zero | tr '\\0' e >&2; echo CA", None),
+        ("sleep 600", "timeout"),
+        ("trap '' TERM; sleep 600 & wait; sleep 600", "timeout"),
+        ("exit 127", "not found"),
+    ],
+    ids=["flood", "stderr flood", "sleeps", "ignores TERM", "missing"],
+)
+def test_tools_that_misbehave_cost_their_own_answer_alone(
+    lab: Lab, script: str, error: str | None
+) -> None:
+    with tool(lab, "ibstat", script):
+        told = errors(answer(lab, probes=("ibstat", "gpu_bus"), probe_s=1.5, cap_bytes=1 << 20))
+    assert told == {"ibstat": error, "gpu_bus": None}
+    lab.exec(NODE, ["pkill", "-KILL", "-f", "sleep 600"])
+
+
+def test_nothing_of_the_script_stays_on_the_node(lab: Lab) -> None:
+    answer(lab, window_s=0.5)
+    left = lab.sh(NODE, "ls -d /tmp/sluggish.* /dev/shm/sluggish.* 2>/dev/null || true")
+    assert left == ""
+
+
+def test_a_clock_that_is_an_hour_ahead_is_measured(lab: Lab) -> None:
+    sims.clock(lab, NODE, 3600)
+    try:
+        sent = datetime.now(UTC)
+        (identity,) = answer(lab, probes=("identity",))
+        clock = clock_of(identity, NODE, sent, datetime.now(UTC))
+    finally:
+        sims.clock(lab, NODE, 0)
+    assert clock.offset_s is not None
+    assert abs(clock.offset_s - 3600) < 5
+
+
+# -- what the job's owner names ---------------------------------------------------------------
+
+
+@pytest.fixture
+def files(lab: Lab) -> Iterator[dict[str, str]]:
+    """Traps in alice's own directory on the node, named as dumps of ranks are."""
+    base = "/tmp/alice's $(touch /tmp/ran) dir"
+    quoted = shlex.quote(base)
+    lab.sh(NODE, f"mkdir -p {quoted}; printf good >{quoted}/d_0", "alice")
+    lab.sh(NODE, f"ln -s /etc/shadow {quoted}/d_1; mkfifo {quoted}/d_2", "alice")
+    lab.sh(NODE, f"truncate -s 100G {quoted}/d_3; printf old >{quoted}/d_4", "alice")
+    lab.sh(NODE, f"touch -d 2020-01-01 {quoted}/d_4", "alice")
+    lab.sh(NODE, f"printf other >{quoted}/d_5; ln -s /dev/zero {quoted}/d_6")
+    yield {"prefix": f"{base}/d_", "log": f"{base}/d_0"}
+    lab.sh(NODE, f"rm -rf {quoted} /tmp/ran")
+
+
+def test_dumps_are_read_as_their_owner_and_traps_are_not_read(
+    lab: Lab, files: dict[str, str]
+) -> None:
+    since = datetime.now(UTC) - timedelta(hours=1)
+    told = answer(
+        lab, probes=("flight_recorder",), dumps=(files["prefix"],), dumps_after=since
+    )  # fmt: skip
+    dumps = {f.rank: (f.content, f.error) for f in told if f.probe == "flight_recorder"}
+    assert dumps.pop(0) == (b"good", None)
+    assert dumps.pop(3) == (b"", "truncated")
+    assert dumps.pop(5, (b"", "denied")) == (b"", "denied")
+    assert dumps == {}
+    assert lab.exec(NODE, ["ls", "/tmp/ran"]).returncode != 0
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(0, None), (1, "denied"), (2, "denied"), (5, "denied")]
+)
+def test_logs_that_are_links_fifos_or_others_are_refused(
+    lab: Lab, files: dict[str, str], number: int, error: str | None
+) -> None:
+    path = f"{files['prefix']}{number}"
+    (log,) = [f for f in answer(lab, probes=("job_log",), logs=(path,)) if f.probe == "job_log"]
+    assert (log.error, log.name) == (error, path)
+    assert b"root:" not in log.content
+    assert lab.exec(NODE, ["ls", "/tmp/ran"]).returncode != 0
+
+
+def test_of_a_long_log_head_and_tail_come_with_what_lies_between(lab: Lab) -> None:
+    lab.sh(NODE, "seq -f 'line %.0f' 1000000 >/tmp/long.log", "alice")
+    try:
+        (log,) = answer(lab, probes=("job_log",), logs=("/tmp/long.log",))
+    finally:
+        lab.sh(NODE, "rm /tmp/long.log")
+    text = log.content.decode()
+    assert text.startswith("line 1\n")
+    assert text.endswith("line 1000000\n")
+    size = len("".join(f"line {n}\n" for n in range(1, 1_000_001)))
+    assert f"[... {size - 4456448} bytes not read ...]" in text
+
+
+# -- it only reads -----------------------------------------------------------------------------
+
+_WRITES = re.compile(
+    r"^\d+ +(?:open(?:at)?\((?:AT_FDCWD, )?\"(?P<open>[^\"]*)\", [^)]*O_(?:WRONLY|RDWR|CREAT)"
+    r"|(?:unlink|rmdir|mkdir|mknod|truncate|chmod|chown|rename|link|symlink|setxattr|utime)\w*"
+    r"\((?:AT_FDCWD, )?\"(?P<path>[^\"]*)\""
+    r"|(?P<kill>(?:tg|t)?kill)\((?P<pid>-?\d+), (?P<signal>\w+))"
+)
+_FORKS = re.compile(
+    r"^(?P<who>\d+) .*(?:clone3?|v?fork)\(.*= (?P<child>\d+)$|resumed.*= (?P<late>\d+)$"
+)
+ALLOWED = re.compile(r"/tmp/sluggish\.\w{8}(?:/|$)|/dev/(?:null|tty|shm)$|/proc/self/")
+
+
+def test_the_script_writes_only_in_its_own_directory_and_ends_only_its_own(
+    lab: Lab, job: str
+) -> None:
+    boundary = secrets.token_hex(16)
+    ask = Ask(job=job, uid=ALICE, window_s=1.5, dumps=("/tmp/d_",), logs=("/tmp/none.log",))
+    script = build(ask, boundary, PROBES)
+    trace = "/tmp/look.trace"
+    calls = "trace=file,process,kill,tkill,tgkill,unlink,unlinkat"
+    strace = ["strace", "-f", "-qq", "-e", calls, "-o", trace, "sh", "-s"]
+    assert boundary.encode() in fed(lab, NODE, strace, None, script)
+    lines = lab.path(NODE, trace).read_text(errors="replace").splitlines()
+    lab.path(NODE, trace).unlink()
+    assert len(lines) > 1000
+    started = {line.split(maxsplit=1)[0] for line in lines}
+    wrong: list[str] = []
+    for line in lines:
+        found = _WRITES.match(line)
+        if found is None or "= -1 E" in line:
+            continue
+        path = found["open"] if found["open"] is not None else found["path"]
+        if path is not None and not ALLOWED.match(path) and path.startswith("/"):
+            wrong.append(line)
+        if found["kill"] and (found["pid"] not in started or found["signal"] == "SIGKILL"):
+            wrong.append(line)
+    assert wrong == []
