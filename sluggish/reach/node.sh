@@ -5,6 +5,7 @@ PATH=${PATH:-/usr/bin:/bin}:/usr/local/sbin:/usr/sbin:/sbin:/usr/local/bin:/usr/
 LC_ALL=C
 export PATH LC_ALL
 umask 077
+[ -n "${BASH_VERSION:-}" ] && set -o posix # there ulimit counts in 512 bytes
 SLUGGISH_SELF=$$
 export SLUGGISH_SELF SLUGGISH_JOB SLUGGISH_UID
 ID=$(id -u 2>/dev/null)
@@ -77,12 +78,12 @@ GONE=
 
 # -- running -------------------------------------------------------------------------------------
 
-# writes what it has at once, so that a program that hangs leaves what it printed; head keeps it back
-if dd if=/dev/null iflag=count_bytes count=1 status=none 2>/dev/null; then
-    first() { dd bs=65536 iflag=count_bytes count="$1" status=none 2>/dev/null; }
-else
-    first() { head -c "$1"; }
-fi
+# writes what it has at once, so that a program that hangs leaves what it printed; ends at the cap
+first() { (
+    ulimit -c 0
+    ulimit -f "$((($1 + 511) / 512))"
+    exec cat
+) 2>/dev/null; }
 # both outputs go to files below a cap, so that no flood fills a disk and no child holds the line
 start() { # SLOT FUNCTION [ARGUMENT...]
     slot=$1
