@@ -30,6 +30,7 @@ NAMES = {
     "rank_procs": "processes",
     "memory": "memory",
     "mounts": "mounts",
+    "sockets": "connections",
     "stacks": "stacks",
     "job_log": "job log",
     "slurm_job": "Slurm's job record",
