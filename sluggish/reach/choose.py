@@ -16,6 +16,8 @@ NAMES = ("auto", "ssh", "openssh", "srun", "local")
 TRIED = 3
 """Nodes whose SSH is tried before another way is taken: one of them may be the dead one."""
 TRY_S = 8.0
+BETTER_BY_OPENSSH = ("host key", "auth denied", "not run")
+"""Certificates, host-based login, ProxyCommand and the like: OpenSSH itself may get through."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +38,10 @@ def choose(
     ssh: Callable[[], SshTransport] = SshTransport,
     command: Sequence[str] = DEFAULT,
 ) -> Way | NoSrun:
-    """The transport of this name; `auto` takes SSH where it answers, else srun if it may."""
+    """The transport of this name; `auto` takes SSH where it answers, else srun if it may.
+
+    Host keys are nobody's to wave through: with OpenSSH the person's own ssh_config decides.
+    """
     if name == "ssh":
         return Way(transport=ssh(), why="as told")
     if name == "openssh":
@@ -55,6 +60,12 @@ def choose(
     good = [answer.node for answer in answers if answer.failure is None]
     if good:
         return Way(transport=ssh(), why=f"{good[0]} answers")
+    if any(answer.failure in BETTER_BY_OPENSSH for answer in answers):
+        others = _try(OpenSshTransport(template=command), nodes[:TRIED])
+        good = [answer.node for answer in others if answer.failure is None]
+        if good:
+            why = f"{good[0]} answers to it, and to our own ssh not: {answers[0].says}"
+            return Way(transport=OpenSshTransport(template=command), why=why[:200])
     first = next(iter(answers), None)
     heard = f"{first.node}: {first.failure}" if first else "no node to try"
     step = srun(job or "", uid) if running else NoSrun(why="the job is not running")
@@ -63,7 +74,7 @@ def choose(
     return Way(transport=step, why=f"ssh does not get through ({heard})")
 
 
-def _try(transport: SshTransport, nodes: Sequence[str]) -> list[Answer]:
+def _try(transport: Transport, nodes: Sequence[str]) -> list[Answer]:
     """A shell on a few nodes at once; done as soon as one has answered."""
     answers: list[Answer] = []
     news = threading.Event()

@@ -83,7 +83,8 @@ def of_ssh(
     words = safe(str(problem), 300) or type(problem).__name__
     after = f"after {elapsed_s:.1f} s"
     kinds = {kind.__name__ for kind in type(problem).__mro__}
-    late = late or isinstance(problem, TimeoutError) or "imeout" in words
+    late = late or isinstance(problem, TimeoutError)
+    late = late or ("SSHException" in kinds and "timeout" in words.lower())
     if phase == "login" or "AuthenticationException" in kinds:
         return _of_login(words, kinds, late, after, log)
     if "IncompatiblePeer" in kinds:

@@ -173,7 +173,7 @@ class SshTransport:
     def _try(self, name: str, hop: str, gateway: Any, until: float, **who: Any) -> Any:
         """One connection; `name` is what the log and the message call it."""
         began = time.monotonic()
-        options = self._config.base_ssh_config.lookup(_host_of(hop))
+        options = self._config.lookup(_host_of(hop))
         checked = self._known().checker(options, _host_of(hop), gateway is not None)
         connection = self._connection(hop, checked, options, who)
         connection.client.set_log_channel(self._log.channel(name))
@@ -212,12 +212,12 @@ class SshTransport:
     def _connection(
         self, hop: str, checked: ssh_keys.Checker, options: Any, who: dict[str, Any]
     ) -> Any:
-        from fabric import Connection
+        from fabric import Config, Connection
 
         only = options.get("identitiesonly", "no").lower() == "yes"
         connection: Any = Connection(
             hop,
-            config=self._config,
+            config=Config(ssh_config=self._config, lazy=True),  # not shared: it is not thread-safe
             gateway=False,  # None would make fabric open one of its own
             forward_agent=False,
             connect_timeout=max(1, round(self.connect_s)),  # fabric cuts it to whole seconds
@@ -240,7 +240,7 @@ class SshTransport:
 
         Raises NoSsh where a jump host lets nobody through.
         """
-        options = self._config.base_ssh_config.lookup(_host_of(name))
+        options = self._config.lookup(_host_of(name))
         if options.get("proxycommand") and "proxyjump" not in options:
             raise NotForUs(f"ssh_config has a ProxyCommand for {name}: use {OPENSSH}")
         jump = options.get("proxyjump", "none").strip()
@@ -285,11 +285,8 @@ class SshTransport:
         with self._setup:
             if self._config is not None:
                 return
-            from fabric import Config
-
             self._home = home_that_answers()
-            given = load(self.config_file, self._home)
-            config = Config(ssh_config=given, lazy=True)  # no settings of fabric's own from files
+            config = load(self.config_file, self._home)
             self._keys = ssh_keys.Keys(home=self._home, more=tuple(self.known_hosts))
             self._config = config
             threading.Thread(target=self._watch, daemon=True).start()

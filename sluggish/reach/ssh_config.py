@@ -19,6 +19,10 @@ HOME_S = 3.0
 _INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
 _BLOCK = re.compile(r"\s*(?:host|match)[\s=]", re.IGNORECASE)
 
+_MATCH = re.compile(r"\s*match(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
+# paramiko takes a criterion that it does not know as met, and runs `exec` without a deadline
+_CRITERIA = ("all", "canonical", "final", "host", "originalhost", "user", "localuser")
+
 
 class NotForUs(Exception):
     """Something in ssh_config that only OpenSSH itself can do; the text says what to use."""
@@ -64,6 +68,7 @@ def expand(file: Path, base: Path, home: Path | None, depth: int = 0, must: bool
         match = _INCLUDE.match(line)
         if not match:
             inside = inside or bool(_BLOCK.match(line))
+            _only_known_criteria(line, file)
             out.append(line)
             continue
         for name in _names(match[1], base, home):
@@ -75,6 +80,17 @@ def expand(file: Path, base: Path, home: Path | None, depth: int = 0, must: bool
             if blocks:
                 out.append("Host *")  # what follows an Include at the top is for every host again
     return "\n".join(out) + "\n"
+
+
+def _only_known_criteria(line: str, file: Path) -> None:
+    match = _MATCH.match(line)
+    words = match[1].split() if match else []
+    while words:
+        word = words.pop(0).lstrip("!").lower()
+        if word not in _CRITERIA:
+            raise NotForUs(f"{file}: Match {word[:40]}: use {OPENSSH}")
+        if word not in _CRITERIA[:3]:
+            del words[:1]
 
 
 def _names(patterns: str, base: Path, home: Path | None) -> list[str]:
