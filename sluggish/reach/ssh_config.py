@@ -20,6 +20,7 @@ _INCLUDE = re.compile(r"\s*include(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
 _BLOCK = re.compile(r"\s*(?:host|match)[\s=]", re.IGNORECASE)
 
 _MATCH = re.compile(r"\s*match(?:\s*=\s*|\s+)(.+)", re.IGNORECASE)
+_FINAL_ALL = re.compile(r"^\s*match\s+final\s+all\s*$", re.IGNORECASE)
 # paramiko takes a criterion that it does not know as met, and runs `exec` without a deadline
 _CRITERIA = ("all", "canonical", "final", "host", "originalhost", "user", "localuser")
 
@@ -69,7 +70,8 @@ def expand(file: Path, base: Path, home: Path | None, depth: int = 0, must: bool
         if not match:
             inside = inside or bool(_BLOCK.match(line))
             _only_known_criteria(line, file)
-            out.append(line)
+            # the form of Red Hat's own file, which paramiko refuses: the same in other words
+            out.append(_FINAL_ALL.sub("Match final", line))
             continue
         for name in _names(match[1], base, home):
             more = expand(Path(name), base, home, depth + 1)
