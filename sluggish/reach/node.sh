@@ -167,8 +167,10 @@ finish() { # SLOT PROBE SAMPLE [NAME] [UNTIL]: waits for its deadline, sends wha
             problem='not found'
         elif [ "$((size))" -eq 0 ]; then
             case $words in
-            *'not permitted'* | *'ermission denied'*) problem=denied ;;
+            *'not permitted'* | *'ermission denied'* | *'assword is required'*) problem=denied ;;
             esac
+            # a journal that hides the kernel's lines ends well and prints nothing
+            [ "$2" = kernel_log ] && [ "$RIGHTS" != root ] && problem=denied
         fi
         if [ "$rc" = 77 ]; then problem=denied; fi
     fi

@@ -14,7 +14,7 @@ import pytest
 from sluggish.probes import PROBES
 from sluggish.reach.frames import Frames, clock_of
 from sluggish.reach.model import Ask, Frame
-from sluggish.reach.script import build
+from sluggish.reach.script import SUDO_COMMANDS, build
 
 from . import cluster, sims, storage
 from .cluster import Lab
@@ -83,6 +83,23 @@ def test_a_plain_user_s_missing_rights_are_errors_and_never_empty_answers(
     assert owner["kernel_log"] == other["kernel_log"] == "denied"
     assert owner["rank_procsa"] is None
     assert {f.rights for f in answer(lab, user="alice")} == {"user"}
+
+
+def test_sudo_is_used_only_when_told_and_only_for_what_was_denied(lab: Lab) -> None:
+    def logs(**asked: bool) -> list[tuple[str | None, str | None]]:
+        frames = answer(lab, user="alice", probes=("kernel_log",), **asked)
+        return [(frame.rights, frame.error) for frame in frames]
+
+    rules = lab.path("ctl", "/etc/sudoers.d") / "look"
+    lines = [f"alice ALL=(root) NOPASSWD: /usr/local/bin/{line}\n" for line in SUDO_COMMANDS]
+    rules.write_text("".join(lines))
+    rules.chmod(0o440)
+    try:
+        assert logs() == [("user", "denied")]
+        assert logs(sudo=True) == [("user", "denied"), ("sudo", None)]
+    finally:
+        rules.unlink()
+    assert logs(sudo=True) == [("user", "denied"), ("sudo", "denied")]
 
 
 def test_the_ranks_of_the_job_and_nobody_else_s_are_listed(lab: Lab, job: str) -> None:
