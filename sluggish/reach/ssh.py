@@ -17,7 +17,7 @@ from sluggish.reach import ssh_keys
 from sluggish.reach.errors import OPENSSH, Phase, of_ssh
 from sluggish.reach.greeting import Greeting
 from sluggish.reach.model import Answer, Failure
-from sluggish.reach.ssh_config import NotForUs, home_that_answers, load
+from sluggish.reach.ssh_config import NotForUs, answered, home_that_answers, load
 from sluggish.reach.ssh_jump import JumpSocket
 from sluggish.reach.ssh_log import SshLog
 from sluggish.reach.ssh_talk import CHANNEL_S, POLL_S, Talk
@@ -81,6 +81,7 @@ class SshTransport:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _setup: threading.Lock = field(default_factory=threading.Lock)
     _config: Any = None
+    _told: dict[str, Any] = field(default_factory=dict)
     _home: Path | None = None
     _keys: ssh_keys.Keys | None = None
     _log: SshLog = field(default_factory=SshLog)
@@ -173,7 +174,7 @@ class SshTransport:
     def _try(self, name: str, hop: str, gateway: Any, until: float, **who: Any) -> Any:
         """One connection; `name` is what the log and the message call it."""
         began = time.monotonic()
-        options = self._config.lookup(_host_of(hop))
+        options = self._options(_host_of(hop))
         checked = self._known().checker(options, _host_of(hop), gateway is not None)
         connection = self._connection(hop, checked, options, who)
         connection.client.set_log_channel(self._log.channel(name))
@@ -217,7 +218,7 @@ class SshTransport:
         only = options.get("identitiesonly", "no").lower() == "yes"
         connection: Any = Connection(
             hop,
-            config=Config(ssh_config=self._config, lazy=True),  # not shared: it is not thread-safe
+            config=Config(ssh_config=answered(options), lazy=True),  # its own: not thread-safe
             gateway=False,  # None would make fabric open one of its own
             forward_agent=False,
             connect_timeout=max(1, round(self.connect_s)),  # fabric cuts it to whole seconds
@@ -240,7 +241,7 @@ class SshTransport:
 
         Raises NoSsh where a jump host lets nobody through.
         """
-        options = self._config.lookup(_host_of(name))
+        options = self._options(_host_of(name))
         if options.get("proxycommand") and "proxyjump" not in options:
             raise NotForUs(f"ssh_config has a ProxyCommand for {name}: use {OPENSSH}")
         jump = options.get("proxyjump", "none").strip()
@@ -290,6 +291,16 @@ class SshTransport:
             self._keys = ssh_keys.Keys(home=self._home, more=tuple(self.known_hosts))
             self._config = config
             threading.Thread(target=self._watch, daemon=True).start()
+
+    def _options(self, host: str) -> Any:
+        """What ssh_config says of a host, looked up once: a lookup reads every block twice."""
+        with self._lock:
+            found = self._told.get(host)
+        if found is None:
+            found = self._config.lookup(host)
+            with self._lock:
+                self._told[host] = found
+        return found
 
     def _known(self) -> ssh_keys.Keys:
         assert self._keys is not None

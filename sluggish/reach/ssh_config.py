@@ -36,7 +36,7 @@ def load(config_file: str | None, home: Path | None) -> Any:
     """
     import paramiko
 
-    config = paramiko.SSHConfig()
+    config: Any = paramiko.SSHConfig()
     files = [(Path(config_file), home or Path("/etc/ssh"))] if config_file else []
     if not config_file:
         files = [(home / ".ssh/config", home)] if home else []
@@ -48,6 +48,25 @@ def load(config_file: str | None, home: Path | None) -> Any:
             config.parse(io.StringIO(text))
         except paramiko.ConfigParseError as problem:
             raise NotForUs(f"{file}: {problem}: use {OPENSSH}") from None
+    matches = config._does_match  # asks for the user's name once a block: needless without Match
+
+    def met(told: list[Any], *more: Any) -> bool:
+        return bool(told) and bool(matches(told, *more))
+
+    config._does_match = met
+    return config
+
+
+def answered(options: Any) -> Any:
+    """An SSHConfig that says this of any host: fabric asks it again for each connection."""
+    import paramiko
+
+    config: Any = paramiko.SSHConfig()
+
+    def lookup(_host: str) -> Any:
+        return options
+
+    config.lookup = lookup
     return config
 
 
