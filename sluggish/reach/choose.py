@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from sluggish.reach.errors import DEAD_HOME
 from sluggish.reach.local import local
 from sluggish.reach.model import Answer, Transport
 from sluggish.reach.openssh import DEFAULT, OpenSshTransport
@@ -60,7 +61,8 @@ def choose(
     good = [answer.node for answer in answers if answer.failure is None]
     if good:
         return Way(transport=ssh(), why=f"{good[0]} answers")
-    if any(answer.failure in BETTER_BY_OPENSSH for answer in answers):
+    tried = [answer for answer in answers if answer.says != DEAD_HOME]
+    if any(answer.failure in BETTER_BY_OPENSSH for answer in tried):
         others = _try(OpenSshTransport(template=command), nodes[:TRIED])
         good = [answer.node for answer in others if answer.failure is None]
         if good:

@@ -16,6 +16,7 @@ Phase = Literal["connect", "banner", "keys", "login", "session"]
 
 ADOPT = "likely pam_slurm_adopt: a login needs a job of yours on that node"
 OPENSSH = "--transport openssh"
+DEAD_HOME = "the home directory here does not answer, and the keys lie there: use --transport srun"
 
 _TEXTS: tuple[tuple[Failure, re.Pattern[str]], ...] = (
     ("host key", re.compile(r"^Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED"

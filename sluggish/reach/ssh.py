@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sluggish.reach import ssh_keys
-from sluggish.reach.errors import OPENSSH, Phase, of_ssh
+from sluggish.reach.errors import DEAD_HOME, OPENSSH, Phase, of_ssh
 from sluggish.reach.greeting import Greeting
 from sluggish.reach.model import Answer, Failure
 from sluggish.reach.ssh_config import NotForUs, answered, home_that_answers, load
@@ -82,7 +82,7 @@ class SshTransport:
     _setup: threading.Lock = field(default_factory=threading.Lock)
     _config: Any = None
     _told: dict[str, Any] = field(default_factory=dict)
-    _home: Path | None = None
+    _dead_home: bool = False
     _keys: ssh_keys.Keys | None = None
     _log: SshLog = field(default_factory=SshLog)
     _closed: bool = False
@@ -226,7 +226,7 @@ class SshTransport:
                 "banner_timeout": self.banner_s,
                 "auth_timeout": self.auth_s,
                 "channel_timeout": CHANNEL_S,
-                "look_for_keys": self._home is not None and not only,
+                "look_for_keys": not only,
                 "allow_agent": not only,
                 "transport_factory": checked.transport,
             },
@@ -286,9 +286,14 @@ class SshTransport:
         with self._setup:
             if self._config is not None:
                 return
-            self._home = home_that_answers()
-            config = load(self.config_file, self._home)
-            self._keys = ssh_keys.Keys(home=self._home, more=tuple(self.known_hosts))
+            if self._dead_home:
+                raise NotForUs(DEAD_HOME)
+            home = home_that_answers()
+            self._dead_home = home is None
+            if home is None:  # paramiko looks for keys there whatever it is told
+                raise NotForUs(DEAD_HOME)
+            config = load(self.config_file, home)
+            self._keys = ssh_keys.Keys(home=home, more=tuple(self.known_hosts))
             self._config = config
             threading.Thread(target=self._watch, daemon=True).start()
 

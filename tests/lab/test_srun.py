@@ -83,3 +83,35 @@ def test_a_job_that_is_over_cannot_be_entered(lab: Lab, job: str) -> None:
     found = by_srun(lab, "99999", "alice", ("node01",))["answers"][0]
     assert found["failure"] == "not run"
     assert "Invalid job id" in found["says"]
+
+
+AUTO = """
+import sys
+from sluggish.reach.choose import choose
+way = choose("auto", sys.argv[2:], job=sys.argv[1], uid=5001, running=sys.argv[1] != "0")
+print(way.transport.name, "|", way.why)
+"""
+
+
+@pytest.mark.parametrize(
+    ("config", "running", "nodes", "wanted"),
+    [
+        ("", True, ["node01", "node02"], "ssh | node0"),
+        ("Host *\n ProxyCommand nc %h %p\n", True, ["node01"], "openssh | node01 answers to it"),
+        ("Host *\n Port 2299\n", True, ["node01"], "srun | ssh does not get through (node01: ref"),
+        ("Host *\n Port 2299\n", False, ["node01"], "ssh | node01: refused; srun is no way: the "),
+        ("", True, ["login"], "local | this is the job's only node"),
+    ],
+    ids=["ssh", "openssh", "srun", "none", "local"],
+)
+def test_auto_takes_what_gets_through_and_says_why(
+    lab: Lab, job: str, config: str, running: bool, nodes: list[str], wanted: str
+) -> None:
+    file = lab.path("login", "/home/alice/.ssh/config")
+    file.write_text(config)
+    try:
+        argv = ["env", "PYTHONPATH=/opt/sluggish", "/opt/venv/bin/python", "-B", "-c", AUTO]
+        said = lab.exec("login", [*argv, job if running else "0", *nodes], "alice", check=True)
+    finally:
+        file.unlink()
+    assert said.stdout.startswith(wanted), said.stdout
