@@ -17,6 +17,8 @@ Phase = Literal["connect", "banner", "keys", "login", "session"]
 ADOPT = "likely pam_slurm_adopt: a login needs a job of yours on that node"
 OPENSSH = "--transport openssh"
 DEAD_HOME = "the home directory here does not answer, and the keys lie there: use --transport srun"
+UNRESOLVED = ("not known", "name resolution", "No address associated", "Unknown host")
+"""In what getaddrinfo(3) says of a name, with glibc and musl."""
 
 _TEXTS: tuple[tuple[Failure, re.Pattern[str]], ...] = (
     ("host key", re.compile(r"^Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED"
@@ -53,6 +55,14 @@ _TEXTS: tuple[tuple[Failure, re.Pattern[str]], ...] = (
 )  # fmt: skip
 # Connection closed by 10.77.1.1 port 22: after a login that PAM refuses, and of an sshd that dies
 _CLOSED = re.compile(r"^Connection closed by \S+ port|^Connection to \S+ closed by remote host")
+
+
+class NotThrough(Exception):
+    """A jump host's sshd opened no channel to a node: RFC 4254 5.1, its code and its words."""
+
+    def __init__(self, code: int, words: str) -> None:
+        super().__init__(words)
+        self.code = code
 
 
 def of_text(text: str, *, connected: bool) -> tuple[Failure, str]:
@@ -118,9 +128,8 @@ def _of_connect(
 ) -> tuple[Failure, str]:
     if "gaierror" in kinds:
         return "not run", f"the name does not resolve: {words}"
-    if "ChannelException" in kinds:  # a jump host's sshd tells no more than this
-        kind: Failure = "refused" if float(after.split()[1]) < 1 else "unreachable"
-        return kind, f"the jump host cannot connect to it: {words} {after}"
+    if isinstance(problem, NotThrough):
+        return _of_jump(problem, words, after)
     if "NoValidConnectionsError" in kinds:
         numbers = {error.errno for error in getattr(problem, "errors", {}).values()}
         return ("refused" if numbers == {errno.ECONNREFUSED} else "unreachable"), words
@@ -129,3 +138,12 @@ def _of_connect(
     if isinstance(problem, OSError) and problem.errno not in (errno.EMFILE, errno.ENFILE):
         return "unreachable", words
     return "not run", f"{type(problem).__name__}: {words}"
+
+
+def _of_jump(problem: NotThrough, words: str, after: str) -> tuple[Failure, str]:
+    if problem.code == 1:
+        return "not run", f"the jump host forbids forwarding: {words}"
+    says = f"the jump host cannot connect to it: {words} {after}"
+    if any(text in words for text in UNRESOLVED):
+        return "not run", says  # nothing was heard of the node itself
+    return ("refused" if "Connection refused" in words else "unreachable"), says

@@ -18,7 +18,7 @@ from sluggish.reach.errors import DEAD_HOME, OPENSSH, Phase, of_ssh
 from sluggish.reach.greeting import Greeting
 from sluggish.reach.model import Answer, Failure
 from sluggish.reach.ssh_config import NotForUs, answered, home_that_answers, load
-from sluggish.reach.ssh_jump import JumpSocket
+from sluggish.reach.ssh_jump import JUMP_LOST, JumpSocket, jump_lost
 from sluggish.reach.ssh_log import SshLog
 from sluggish.reach.ssh_talk import CHANNEL_S, POLL_S, Talk
 from sluggish.text import is_node_name, safe
@@ -116,7 +116,11 @@ class SshTransport:
         except Exception as problem:  # paramiko raises a dozen unrelated types
             failure, says = self._broken(connection, problem, talk, began)
         finally:
+            lost = jump_lost(connection)
             self._forget(connection)
+        if failure and lost:
+            failure = failure if talk.connect_s else "not run"
+            says = f"{JUMP_LOST}: {says}"
         words = talk.greeting.noise + bytes(talk.stderr)
         log = self._log.take(node)
         return Answer(
@@ -189,18 +193,18 @@ class SshTransport:
             if gateway is not None:
                 # not fabric's own way: its bare channel can break the jump host's connection
                 there = (connection.host, connection.port)
-                connection.connect_kwargs["sock"] = JumpSocket(
-                    gateway.client.get_transport().open_channel(
-                        "direct-tcpip", there, ("", 0), timeout=self.connect_s + 1
-                    )
-                )
+                through = gateway.client.get_transport().open_through(there, self.connect_s + 1)
+                connection.connect_kwargs["sock"] = JumpSocket(through)
             connection.open()
             entry.until = until
             return connection
         except Exception as problem:
+            lost = jump_lost(connection) or (gateway is not None and not gateway.is_connected)
             self._forget(connection)
             if self._closed:
                 raise NoSsh("not run", "stopped") from None
+            if lost:
+                raise NoSsh("not run", JUMP_LOST, self._log.take(name)) from None
             log = self._log.take(name)
             if isinstance(problem, ssh_keys.KeyRefused):
                 raise NoSsh("host key", str(problem), log) from None
@@ -274,10 +278,10 @@ class SshTransport:
                     return gate.connection
                 gate.problem = NoSsh("unreachable", "its connection broke")
         assert gate.problem is not None
-        kind: Failure = gate.problem.failure
-        if kind not in ("host key", "auth denied", "not run"):
-            kind = "not run"  # nothing was heard of the node itself
-        raise NoSsh(kind, f"jump host {safe(hops[-1], 80)}: {gate.problem.says}", gate.problem.log)
+        # whatever it was: nothing was heard of the node itself
+        raise NoSsh(
+            "not run", f"jump host {safe(hops[-1], 80)}: {gate.problem.says}", gate.problem.log
+        )
 
     # -- what is read once -----------------------------------------------------------------------
 

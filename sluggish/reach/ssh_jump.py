@@ -4,6 +4,10 @@ import threading
 from contextlib import suppress
 from typing import Any
 
+JUMP_LOST = "the connection to the jump host is gone, the node may be well"
+GOING_S = 0.2
+"""How long a connection that has broken takes to say so."""
+
 
 class JumpSocket:
     """Sends nothing after it was closed, whichever thread tries.
@@ -37,3 +41,18 @@ class JumpSocket:
             self._closed = True
             with suppress(Exception):  # the jump host may have gone before
                 self._channel.close()
+
+    def lost(self) -> bool:
+        """The connection to the jump host itself has ended."""
+        gateway = self._channel.get_transport()
+        if (
+            self._channel.closed or self._channel.eof_received
+        ):  # its thread ends the channels first, then itself
+            gateway.join(GOING_S)
+        return not gateway.is_active()
+
+
+def jump_lost(connection: Any) -> bool:
+    """What ended a node's session was the way to it."""
+    socket = connection.connect_kwargs.get("sock")
+    return isinstance(socket, JumpSocket) and socket.lost()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paramiko.ssh_exception import NoValidConnectionsError
 
-from sluggish.reach.errors import of_ssh, of_text
+from sluggish.reach.errors import NotThrough, of_ssh, of_text
 
 SAID = {
     "ssh: connect to host node03 port 22: Connection refused": "refused",
@@ -109,3 +109,20 @@ def test_what_is_wrong_here_accuses_no_node() -> None:
     assert ssh(OSError(errno.EMFILE, "Too many open files"), "connect") == "not run"
     assert ssh(paramiko.ssh_exception.IncompatiblePeer("no kex"), "keys") == "not run"
     assert ssh(AttributeError("timeouts"), "connect") == "not run"
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "failure"),
+    [
+        (1, "open failed", "not run"),
+        (2, "Connection refused", "refused"),
+        (2, "No route to host", "unreachable"),
+        (2, "Connection timed out", "unreachable"),
+        (2, "Name or service not known", "not run"),
+        (2, "Temporary failure in name resolution", "not run"),
+        (4, "", "unreachable"),
+    ],
+)
+def test_a_jump_host_says_why_it_does_not_get_through(code: int, words: str, failure: str) -> None:
+    told, says = of_ssh(NotThrough(code, words), "connect", 0.1, late=False)
+    assert (told, words in says, "jump host" in says) == (failure, True, True)
