@@ -180,12 +180,21 @@ def _one(shared: _Round, node: str) -> None:
 def _ask(shared: _Round, node: str, connected: Callable[[], None]) -> Answer:
     parser = shared.frames()
 
+    faults: list[Exception] = []
+
     def sink(data: bytes) -> None:
-        for frame in parser.feed(data):
-            shared.tell(Progress(node=node, kind="frame", frame=frame))
+        if faults:
+            return
+        try:
+            for frame in parser.feed(data):
+                shared.tell(Progress(node=node, kind="frame", frame=frame))
+        except Exception as problem:  # ours: a transport would call it a broken connection
+            faults.append(problem)
 
     script = shared.script_for(node)
     answer = shared.transport.run(node, script, shared.deadline_s, sink, connected)
+    if faults:
+        raise faults[0]
     for frame in parser.close():
         shared.tell(Progress(node=node, kind="frame", frame=frame))
     if answer.failure in ("timeout", "died") and parser.ended:

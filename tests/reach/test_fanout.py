@@ -179,3 +179,23 @@ def test_the_greeting_is_found_however_it_is_cut(size: int) -> None:
     pieces = [data[i : i + size] for i in range(0, len(data), size)]
     assert b"".join(greeting.feed(piece) for piece in pieces) == b"answer\n"
     assert (greeting.noise, greeting.heard) == (b"noise\n", True)
+
+
+def test_a_fault_of_our_own_parser_is_no_broken_connection() -> None:
+    class Broken(Lines):
+        def feed(self, data: bytes) -> Iterator[Frame]:
+            raise ValueError("a bug of ours")
+
+    class Forgiving(Slow):
+        """As a transport does that takes every exception for the network's."""
+
+        def run(self, node, script, deadline_s, sink, on_connect) -> Answer:
+            try:
+                sink(b"data")
+            except Exception:
+                return Answer(node=node, failure="died")
+            return Answer(node=node)
+
+    limits = {"deadline_s": 5.0, "overall_s": 20.0, "on_event": lambda _: None}
+    (answer,) = ask_all(["a"], lambda _: b"", Forgiving(0, 0), frames=Broken, **limits)
+    assert (answer.failure, "a bug of ours" in answer.says) == ("not run", True)
