@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -27,8 +26,6 @@ def mapper() -> Mapper:
     def read(
         parse: Callable[[Evidence], Parsed], items: Sequence[Evidence]
     ) -> Iterable[Parsed | Lost]:
-        if threading.active_count() > 1:  # of a fan-out: a process with threads must not fork
-            return map(parse, items)
         results = spread(parse, items, shared=(Group,))
         return _with_bar(results, len(items), started) if _on_terminal() else results
 
