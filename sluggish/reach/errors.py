@@ -26,7 +26,9 @@ _TEXTS: tuple[tuple[Failure, re.Pattern[str]], ...] = (
     # ssh: Could not resolve hostname node99: Name or service not known
     ("not run", re.compile(r"Could not resolve hostname|^Pseudo-terminal will not"
                            r"|^Unable to negotiate with|^\S*ssh_config\S*( line|: line)? \d+"
-                           r"|^(command-line|/\S+): line \d+: Bad|Bad configuration option")),
+                           r"|^(command-line|/\S+): line \d+: Bad|Bad configuration option"
+                           r"|open failed: administratively prohibited"
+                           r"|open failed: connect failed: (Name or|Temporary failure|No addr)")),
     ("auth denied", re.compile(r"Permission denied \(|Too many authentication failures"
                                r"|^Access denied by pam_|pam_slurm_adopt|No more authentication"
                                r"|Access/permission denied|Your account has expired")),
@@ -65,6 +67,13 @@ class NotThrough(Exception):
         self.code = code
 
 
+# of a jump host or ProxyCommand that ended before the node spoke: other lines are not the node's
+_WAY_ENDED = re.compile(
+    r"kex_exchange_identification: Connection closed by remote host\s+"
+    r"Connection closed by UNKNOWN port 65535"
+)
+
+
 def of_text(text: str, *, connected: bool) -> tuple[Failure, str]:
     """The failure and the line that tells it; `connected`: the shell had been there."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -74,6 +83,8 @@ def of_text(text: str, *, connected: bool) -> tuple[Failure, str]:
     for kind, pattern in _TEXTS:
         for line in lines:
             if pattern.search(line):
+                if _WAY_ENDED.search(text) and "open failed" not in text and "kex_" not in line:
+                    return "not run", f"its jump host: {safe(line, 280)}"
                 return kind, _with_hint(kind, line, text)
     if any(_CLOSED.search(line) for line in lines):
         return "auth denied", f"{last} ({ADOPT})"
@@ -91,7 +102,7 @@ def of_ssh(
     problem: Exception, phase: Phase, elapsed_s: float, *, late: bool, log: str = ""
 ) -> tuple[Failure, str]:
     """Why paramiko brought no shell. `late`: its time was over; `log`: paramiko's own words."""
-    words = safe(str(problem), 300) or type(problem).__name__
+    words = safe(str(problem).removeprefix("[Errno None] "), 300) or type(problem).__name__
     after = f"after {elapsed_s:.1f} s"
     kinds = {kind.__name__ for kind in type(problem).__mro__}
     late = late or isinstance(problem, TimeoutError)

@@ -16,6 +16,7 @@ KINDS = {
     "nameless": ("no-such-{two}", 22, "gateway"),
     "forbidden": ("node0{one}", 22, "forbids"),
     "stranger": ("node0{one}", 22, "unknown"),
+    "lost": ("node0{one}", 22, "nobody"),
 }
 """Where a host of this kind lies, its port, its jump host."""
 TOLD = {
@@ -25,6 +26,16 @@ TOLD = {
     "nameless": ("not run", "the jump host cannot connect to it: Name or service not known"),
     "forbidden": ("not run", "the jump host forbids forwarding"),
     "stranger": ("not run", "jump host unknown: its host key is not known"),
+    "lost": ("not run", "jump host nobody: "),
+}
+BY_OPENSSH = {
+    "good": (None, ""),
+    "closed": ("refused", "channel 0: open failed: connect failed: Connection refused"),
+    "dead": ("unreachable", "channel 0: open failed: connect failed: No route to host"),
+    "nameless": ("not run", "channel 0: open failed: connect failed: Name or service not known"),
+    "forbidden": ("not run", "channel 0: open failed: administratively prohibited"),
+    "stranger": ("not run", "its jump host: "),
+    "lost": ("not run", "its jump host: ssh: connect to host login port 2299: Connection refused"),
 }
 EACH = 8
 
@@ -33,6 +44,7 @@ EACH = 8
 def behind(lab: Lab) -> Iterator[Lab]:
     text = "Host gateway\n  HostName login\nHost forbids\n  HostName login\n  Port 2231\n"
     text += "Host unknown\n  HostName login\n  UserKnownHostsFile /dev/null\n"
+    text += "Host nobody\n  HostName login\n  Port 2299\n"
     for kind, (place, port, jump) in KINDS.items():
         for number in range(EACH):
             name = place.format(one=number % 4 + 1, two=number + 1)
@@ -64,6 +76,26 @@ def test_each_node_is_told_its_own_refusal(answers: list[dict], kind: str) -> No
     failure, words = TOLD[kind]
     told = [(a["node"], a["failure"], a["says"]) for a in mine]
     assert [t for t in told if t[1] != failure or not t[2].startswith(words)] == []
+
+
+@pytest.fixture(scope="module")
+def by_openssh(behind: Lab) -> dict[str, dict]:
+    template = ["ssh", "-T", "-F", CONFIG, "-o", "BatchMode=yes", "{node}", "sh", "-s"]
+    told = {
+        "name": "all", "nodes": [f"{kind}0" for kind in KINDS], "deadline_s": 15,
+        "transport": {"kind": "openssh", "template": template},
+    }  # fmt: skip
+    return {a["node"][:-1]: a for a in faults.ask(behind, [told])["all"]["answers"]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_openssh_blames_the_jump_host_for_its_own_faults(
+    by_openssh: dict[str, dict], kind: str
+) -> None:
+    failure, words = BY_OPENSSH[kind]
+    told = by_openssh[kind]["failure"], by_openssh[kind]["says"]
+    assert told[0] == failure, told
+    assert told[1].startswith(words), told
 
 
 def test_a_jump_host_that_dies_is_named_and_not_the_nodes(behind: Lab) -> None:

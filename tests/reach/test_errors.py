@@ -10,6 +10,10 @@ from paramiko.ssh_exception import NoValidConnectionsError
 
 from sluggish.reach.errors import NotThrough, of_ssh, of_text
 
+WAY_ENDED = (
+    "stdio forwarding failed\nkex_exchange_identification: Connection closed by remote host\r\n"
+    "Connection closed by UNKNOWN port 65535\r\n"
+)
 SAID = {
     "ssh: connect to host node03 port 22: Connection refused": "refused",
     "ssh: connect to host node03 port 22: Connection timed out": "unreachable",
@@ -31,6 +35,14 @@ SAID = {
     "Host key verification failed.": "host key",
     "channel 0: open failed: connect failed: Connection refused\nstdio forwarding failed\n"
     "kex_exchange_identification: Connection closed by remote host": "refused",
+    f"channel 0: open failed: connect failed: Name or service not known\n{WAY_ENDED}": "not run",
+    f"channel 0: open failed: connect failed: No route to host\n{WAY_ENDED}": "unreachable",
+    f"channel 0: open failed: administratively prohibited: open failed\n{WAY_ENDED}": "not run",
+    f"ssh: connect to host login port 2299: Connection refused\n{WAY_ENDED}": "not run",
+    f"nobody@login: Permission denied (publickey).\n{WAY_ENDED}": "not run",
+    f"No ED25519 host key is known for login and\nHost key verification failed.\n{WAY_ENDED}":
+        "not run",
+    f"Welcome to login\n{WAY_ENDED}": "no banner",
     "Unable to negotiate with 10.0.0.1 port 22: no matching key exchange method found": "not run",
     "/home/a/.ssh/config: line 3: Bad configuration option: foo": "not run",
     "srun: error: Unable to create step for job 2: Access/permission denied": "auth denied",
