@@ -283,3 +283,16 @@ def test_no_text_of_evidence_controls_the_terminal_or_forges_a_block(a: str, b: 
     assert sum(head.startswith("VERDICT") for head in heads) == 1
     document = validated(evil)
     assert not re.search(r"[\x00-\x1f\u202a-\u202e]", document["findings"][0]["says"])
+
+
+def test_a_node_that_said_nothing_is_one_line_and_hides_no_other_gap() -> None:
+    silent = [
+        NotChecked(what=f"probe {n}", where="gpu-08", why="unreachable: no answer")
+        for n in range(9)
+    ]
+    other = NotChecked(what="kernel log", where="gpu-07", why="denied")
+    verdict = replace(VERDICT, not_checked=(*silent, other))
+    text = render(replace(DIAGNOSIS, verdict=verdict, unread=()))
+    told = text.partition("NOT CHECKED\n")[2]
+    assert "probe 0, probe 1, probe 2 and 6 more (unreachable: none)" in " ".join(told.split())
+    assert "gpu-07 kernel log (denied)" in told

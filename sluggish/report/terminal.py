@@ -14,6 +14,7 @@ WIDTH = 100
 MOST_EVIDENCE = 9
 MOST_CULPRITS = 4
 MOST_GAPS = 7
+MOST_OF_A_PLACE = 3  # what one place lacks for one reason is named up to here
 MOST_UNREAD = 3
 MOST_HOUSEKEEPING = 4
 NEEDS = {"root": "root", "slurm administrator": "a Slurm administrator"}
@@ -361,13 +362,21 @@ def _not_checked(d: Diagnosis, look: Look) -> Iterator[str]:
 
 
 def _gaps(gaps: Iterable[NotChecked]) -> Iterator[str]:
-    """One line a thing and reason; its places are folded."""
+    """One line a thing and reason, its places folded; a place that lacks all is one line too."""
     groups: dict[tuple[str, str], list[str]] = {}
     for gap in gaps:
         groups.setdefault((gap.what, gap.why), []).extend([gap.where] if gap.where else [])
+    silent: dict[tuple[tuple[str, ...], str], list[str]] = {}
     for (what, why), places in groups.items():
+        silent.setdefault((tuple(dict.fromkeys(places)), why), []).append(what)
+    for (places, why), whats in silent.items():
         where = f"{words.folded(places)} " if places else ""
-        yield f"{where}{what}" + (f" ({why})" if why else "")
+        told = f" ({why})" if why else ""
+        if places and why and len(whats) > MOST_OF_A_PLACE:
+            first = ", ".join(whats[:MOST_OF_A_PLACE])
+            yield f"{where}{first} and {len(whats) - MOST_OF_A_PLACE} more{told}"
+            continue
+        yield from (f"{where}{what}{told}" for what in whats)
 
 
 def _styled(line: str, cause: Cause, look: Look) -> str:
