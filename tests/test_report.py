@@ -294,5 +294,5 @@ def test_a_node_that_said_nothing_is_one_line_and_hides_no_other_gap() -> None:
     verdict = replace(VERDICT, not_checked=(*silent, other))
     text = render(replace(DIAGNOSIS, verdict=verdict, unread=()))
     told = text.partition("NOT CHECKED\n")[2]
-    assert "probe 0, probe 1, probe 2 and 6 more (unreachable: none)" in " ".join(told.split())
+    assert "probe 0, probe 1, probe 2 and 6 more (unreachable: no answer)" in " ".join(told.split())
     assert "gpu-07 kernel log (denied)" in told

@@ -95,7 +95,7 @@ def _silence(node: str, answer: Answer | None, evidence: Iterable[Evidence]) -> 
     if answer is not None and answer.failure is None:
         return []  # the script says itself what it could not do
     failure = answer.failure if answer else "not run"
-    says = answer.says if answer else "stopped before this node was asked"
+    says = answer.says if answer else "stopped before its whole answer had come"
     return [
         Evidence(node=node, probe=probe, path="", error=failure, stderr=says)
         for probe in NODE_PROBES
