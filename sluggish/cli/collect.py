@@ -25,7 +25,7 @@ from sluggish.reach.model import Transport
 from sluggish.reach.slurm import SlurmView
 from sluggish.reach.srun import NoSrun
 from sluggish.reach.ssh import SshTransport
-from sluggish.reach.state import NoPlace, place, prune
+from sluggish.reach.state import NoPlace, free, place, prune
 
 STOPPED = 130
 
@@ -62,9 +62,9 @@ def collected(wanted: Wanted, *, transport: str, config: Config) -> Kept | None:
     except ValueError as problem:
         raise EvidenceError(str(problem)) from None
     notes.say(where.notes)
-    kept = _collected(wanted, where.path, transport, config, notes)
+    kept = _collected(wanted, where.path, transport, config, notes, own=True)
     limits = {"max_mb": config.state.max_mb, "max_days": config.state.max_days}
-    prune(where.root, keep=where.path, now=now, **limits)
+    prune(where.root, keep=kept.path if kept else where.path, now=now, **limits)
     return kept
 
 
@@ -76,6 +76,7 @@ def _collected(
     notes: Notes,
     *,
     anonymous: bool = False,
+    own: bool = False,
 ) -> Kept | None:
     if transport not in NAMES:
         raise EvidenceError(f"--transport {transport}: one of {', '.join(NAMES)}")
@@ -90,9 +91,21 @@ def _collected(
             _nothing(taken.view)
             return None
         bundle = taken.look.bundle(PROBES, taken.taken_at)
-        save(_anonymous(bundle) if anonymous else bundle, out)
+        out = _save(_anonymous(bundle) if anonymous else bundle, out, own)
     notes.say(f"evidence saved: {out} (slices of the job's logs may hold private data)")
     return Kept(path=out, taken=taken)
+
+
+def _save(bundle: Bundle, out: Path, own: bool) -> Path:
+    """The path that it got: two looks of one second choose one name in our own directory."""
+    while True:
+        try:
+            save(bundle, out)
+            return out
+        except FileExistsError:
+            if not own:
+                raise EvidenceError(f"{out}: is there already; give another name") from None
+            out = free(out.parent, datetime.now(UTC))
 
 
 def _anonymous(bundle: Bundle) -> Bundle:

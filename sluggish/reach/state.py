@@ -86,7 +86,7 @@ def place(
         folder = root / job if _JOB.match(job) else root / "0"
         why = _try(root, probe_s) or _try(folder, probe_s)
         if not why:
-            return Place(path=_free(folder, at), root=root, notes=tuple(notes))
+            return Place(path=free(folder, at), root=root, notes=tuple(notes))
         notes.append(f"{root}: {why}")
     raise NoPlace("nowhere to keep the bundle: " + "; ".join(notes))
 
@@ -106,7 +106,8 @@ def _try(folder: Path, probe_s: float) -> str:
         return ran.says or "not usable"
 
 
-def _free(folder: Path, at: datetime) -> Path:
+def free(folder: Path, at: datetime) -> Path:
+    """A name that nobody has taken yet: another look may, until this one is saved."""
     stamp = f"{at.astimezone(UTC):%Y%m%dT%H%M%SZ}"
     names = (f"bundle-{stamp}{f'-{n}' * bool(n)}.tar.gz" for n in range(1000))
     return next(folder / name for name in names if not os.path.lexists(folder / name))

@@ -37,28 +37,42 @@ def with_inheritance(found: Iterable[RankProcess]) -> list[RankProcess]:
     """
     listed = list(found)
     by_pid = {process.pid: process for process in listed}
-    claims = {process.pid: _claim(process) for process in listed}
+    step = _training_step(listed)
+    claims = {process.pid: _claim(process, step) for process in listed}
     return [_filled(process, by_pid, claims) for process in listed]
 
 
-def _claim(process: RankProcess) -> Claim | None:
+def _training_step(listed: Iterable[RankProcess]) -> int | None:
+    """The step with most tasks, of equals the first: a shell or a look in the job is one too."""
+    found: list[tuple[int, int]] = []
+    for process in listed:
+        env = dict(process.env)
+        step = _whole(env.get("SLURM_STEP_ID"))
+        if step is not None:
+            found.append((-(_whole(env.get("SLURM_NTASKS")) or 0), step))
+    return min(found)[1] if found else None
+
+
+def _claim(process: RankProcess, step: int | None) -> Claim | None:
     """Source and number of the rank that the environment gives, or None."""
     env = dict(process.env)
     for source, _, _ in SOURCES:
         number = _whole(env.get(source))
         if number is None:
             continue
-        if source == "SLURM_PROCID" and not _is_task(process, env):
+        if source == "SLURM_PROCID" and not _is_task(process, env, step):
             return None
         return source, number
     return None
 
 
-def _is_task(process: RankProcess, env: dict[str, str]) -> bool:
-    """SLURM_PROCID is a rank only in a numeric step, and not in a launcher that starts ranks."""
+def _is_task(process: RankProcess, env: dict[str, str], training: int | None) -> bool:
+    """SLURM_PROCID is a rank only in the training step, and not in a launcher of ranks."""
     step = _whole(env.get("SLURM_STEP_ID"))
     launcher = any(word in process.cmdline for word in LAUNCHERS)
-    return step is not None and not launcher  # the batch step and others count from 2^32 down
+    return (
+        step is not None and step == training and not launcher
+    )  # the batch step and others count from 2^32 down
 
 
 def _filled(
