@@ -143,7 +143,8 @@ def _of_connect(
         return _of_jump(problem, words, after)
     if "NoValidConnectionsError" in kinds:
         numbers = {error.errno for error in getattr(problem, "errors", {}).values()}
-        return ("refused" if numbers == {errno.ECONNREFUSED} else "unreachable"), words
+        # of several addresses one that refuses is enough: its kernel lives
+        return ("refused" if errno.ECONNREFUSED in numbers else "unreachable"), words
     if late:
         return "unreachable", f"no answer to the connection {after}"
     if isinstance(problem, OSError) and problem.errno not in (errno.EMFILE, errno.ENFILE):

@@ -93,6 +93,9 @@ def connecting(number: int) -> NoValidConnectionsError:
 def test_a_closed_port_and_a_dead_host_are_told_apart_by_errno() -> None:
     assert ssh(connecting(errno.ECONNREFUSED), "connect") == "refused"
     assert ssh(connecting(errno.EHOSTUNREACH), "connect", after=3) == "unreachable"
+    both = {("fe80::1", 22): OSError(errno.EHOSTUNREACH, "no")}
+    both[("10.0.0.1", 22)] = OSError(errno.ECONNREFUSED, "no")
+    assert ssh(NoValidConnectionsError(both), "connect") == "refused"
 
 
 def test_the_phase_decides_what_the_same_exception_means() -> None:
