@@ -15,6 +15,7 @@ from sluggish.reach.fanout import ask_all
 from sluggish.reach.frames import Frames, clock_of, evidence_of
 from sluggish.reach.model import Answer, Ask, Frame, Progress, Transport
 from sluggish.reach.script import build
+from sluggish.reach.srun import LAUNCHES
 
 
 @dataclass(slots=True)
@@ -140,12 +141,13 @@ def ask_round(
         if tell:
             tell(event, made)
 
+    most = LAUNCHES if transport.name == "srun" else None
     return ask_all(
         nodes,
         lambda node: scripts[asks[node]],
         transport,
         frames=lambda: Frames(boundary),
-        workers=limits.workers,
+        workers=min(limits.workers, most) if most else limits.workers,
         rate=limits.connect_rate,
         deadline_s=limits.node_s + window_s,
         overall_s=limits.overall_s + window_s,

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from sluggish.reach.command import clean_env
 from sluggish.reach.openssh import OpenSshTransport
 
-WORKERS = 16
-"""Launches at one time: slurmctld makes a step for each."""
+LAUNCHES = 16
+"""Most launches at one time: slurmctld makes a step for each."""
 OURS = ("PATH", "SLURM_CONF", "LC_ALL")
 """All of root's environment that the owner's processes see; a token of root's is not among it."""
 

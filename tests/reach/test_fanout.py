@@ -6,13 +6,15 @@ Nodes are real shells on this machine; only how they connect is played.
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from sluggish.reach.collect import Limits, Look, ask_round
 from sluggish.reach.fanout import ask_all
 from sluggish.reach.greeting import Greeting
 from sluggish.reach.local import local
-from sluggish.reach.model import Answer, Frame, Progress
+from sluggish.reach.model import Answer, Ask, Frame, Progress
 from sluggish.reach.openssh import OpenSshTransport
 
 
@@ -199,3 +201,13 @@ def test_a_fault_of_our_own_parser_is_no_broken_connection() -> None:
     limits = {"deadline_s": 5.0, "overall_s": 20.0, "on_event": lambda _: None}
     (answer,) = ask_all(["a"], lambda _: b"", Forgiving(0, 0), frames=Broken, **limits)
     assert (answer.failure, "a bug of ours" in answer.says) == ("not run", True)
+
+
+@pytest.mark.parametrize(("name", "most"), [("srun", 16), ("ssh", 32)])
+def test_slurm_is_asked_for_sixteen_steps_at_a_time(tmp_path: Path, name: str, most: int) -> None:
+    transport = Slow(0.3, 0.0)
+    transport.name = name
+    nodes = tuple(f"n{i}" for i in range(40))
+    look = Look(folder=tmp_path, nodes=nodes, job=None)
+    ask_round(look, nodes, lambda _: Ask(), transport, (), Limits(), None)
+    assert transport.most_hands == most
