@@ -478,6 +478,14 @@ def paced(last_ago: float, every: float = 20, count: int = 10) -> list[Progress]
     return [step(i, last_ago + (count - i) * every) for i in range(1, count + 1)]
 
 
+def test_quick_steps_that_stopped_some_seconds_ago_are_no_proof_that_it_moves():
+    """Ten steps a second and none for 9 s: a hang that was looked at at once."""
+    quick = [step(100 + n, 9.0 + (20 - n) / 10) for n in range(20)]
+    assert only("PROG-STEPS", look(), *quick).role is Role.CONTEXT
+    going = [step(100 + n, 1.0 + (20 - n) / 10) for n in range(20)]
+    assert only("PROG-STEPS", look(), *going).role is Role.ROOT
+
+
 def test_steps_at_their_usual_pace_are_strong_and_stale_ones_context() -> None:
     fresh = only("PROG-STEPS", look(), *paced(15))
     assert (fresh.role, fresh.strength) == (Role.ROOT, Strength.STRONG)

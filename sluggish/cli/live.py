@@ -79,14 +79,16 @@ def take(
     look = Look(folder=folder, nodes=view.nodes, job=view.asked.job)
     look.add(view.evidence)
     taken = Taken(look=look, view=view, taken_at=now)
+    logs: tuple[Evidence, ...] = ()
     try:
         logs = read_logs(view.log_paths, view.uid)
-        look.add(logs)
         _tell_logs(logs, notes)
         _ask_nodes(wanted, view, look, transport_for, not_here(logs), notes)
+        logs = read_logs(view.log_paths, view.uid)  # again: whether it steps shows at the end
     except KeyboardInterrupt:
         taken.stopped = True
         notes.say("stopped: the verdict rests on what has come home so far")
+    look.add(logs)
     taken.taken_at = datetime.now(UTC)
     return taken
 

@@ -10,9 +10,14 @@ from sluggish.facts.log import LogSign, LogSpan, NcclInit, ProcessExit, Progress
 from sluggish.findings import Finding, Role, Strength, View, rule
 from sluggish.rules.progress.common import SOURCE, live_now, open_mark, pace, span, written_per_s
 
-FRESH_STEPS = 2
+FRESH_STEPS = 4
 """Steps are expected; the last line may be this many usual intervals old."""
-FRESH_FLOOR = timedelta(seconds=60)
+FRESH_FLOOR = timedelta(seconds=5)
+"""A job of ten steps a second that printed none for longer has stopped, or nobody can say."""
+START_QUIET = timedelta(seconds=120)
+"""What starts prints seldom."""
+AHEAD = timedelta(seconds=60)
+"""A node's clock may run ahead of ours."""
 USUAL_PAUSE = timedelta(minutes=10)
 """A checkpoint or evaluation of unknown usual length is believed this long."""
 LONGER = 2.0
@@ -57,7 +62,7 @@ def prog_steps(view: View) -> Iterator[Finding]:
     told += f", usually one every {span(usual.total_seconds())}"
     numbers = {s.step for s in timed[-8:]}
     rising = len(numbers) > 1 or last.step is None
-    fresh = age <= max(usual * FRESH_STEPS, FRESH_FLOOR) and age >= -FRESH_FLOOR
+    fresh = age <= max(usual * FRESH_STEPS, FRESH_FLOOR) and age >= -AHEAD
     if fresh and rising and view.one(Onset) is None:
         yield _finding(last, Strength.STRONG, Role.ROOT, told)
     else:
@@ -140,13 +145,13 @@ def prog_init(view: View) -> Iterator[Finding]:
     age = now - look.job_started_at
     # never the file's own time: a copy, an archive and a mail all make it new
     stamps = [s.last_at for s in view.all(LogSpan) if s.last_at is not None]
-    last = max((at for at in stamps if at <= now + FRESH_FLOOR), default=None)
+    last = max((at for at in stamps if at <= now + AHEAD), default=None)
     failed = any(s.kind in ("rendezvous_timeout", "store_timeout") for s in view.all(LogSign))
     failed = failed or bool(view.all(PythonError)) or bool(view.all(ProcessExit))
     told = f"the job is {span(age.total_seconds())} old and has not stepped yet"
     if last is not None:
         told += f"; its log grew {span((now - last).total_seconds())} before the look"
-    fresh = last is not None and now - last <= FRESH_FLOOR * 2
+    fresh = last is not None and now - last <= START_QUIET
     if age <= START_TIME and fresh and not failed:
         yield _finding(None, Strength.STRONG, Role.ROOT, told)
     else:
