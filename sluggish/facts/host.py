@@ -167,6 +167,8 @@ class RankProcess:
     """Name of the variable that tells the rank: RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, ..."""
     job_id: str | None = None
     """From the cgroup's path (`job_48213`)."""
+    found_by: str = ""
+    """How it is known to be the job's: `listpids`, `cgroup`, `environment`, or `gpu`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,9 @@ The job's own user or root; milliseconds. Traps:
   a torchrun agent's SLURM_PROCID counts nodes, its children have RANK;
 - `environ` is that of the start: what Python sets later does not show;
 - `stat` counts resident pages of 4 or 64 KiB, so RSS is taken from `status`;
-- foreign `environ`, `io`, `fd`, `stack` are denied: the fields stay empty.
+- foreign `environ`, `io`, `fd`, `stack` are denied: the fields stay empty;
+- anybody may give his process the job's number: what is known by Slurm's list or the environment
+  alone must be the owner's too.
 """
 
 import re
@@ -24,12 +26,13 @@ from sluggish.probes.rank_procs.whose import with_inheritance
 ID = "rank_procs"
 COMMAND = (
     """\
-listed=
-if [ -n "$SLUGGISH_JOB" ]; then
-  listed=$(scontrol listpids "$SLUGGISH_JOB" 2>/dev/null | while read -r pid _; do
-    case $pid in *[!0-9]*|"") ;; *) [ -d "/proc/$pid" ] && printf ' %s' "$pid" ;; esac
-  done)
-fi
+job=$SLUGGISH_JOB
+real_user() {
+  while read -r key value _; do
+    [ "$key" = Uid: ] && echo "$value" && break
+  done < "/proc/$1/status"
+} 2>/dev/null
+is_owner() { [ -z "$SLUGGISH_UID" ] || [ "$(real_user "$1")" = "$SLUGGISH_UID" ]; }
 ours() {
   up=$1
   while [ "${up:-0}" -gt 1 ] && [ -n "$SLUGGISH_SELF" ]; do
@@ -39,23 +42,17 @@ ours() {
   done 2>/dev/null
   return 1
 }
+number() { cut -d / -f 3; }
+seen=' '
 n=0
-for p in /proc/[0-9]*; do
-  [ -r "$p/cgroup" ] || continue
-  if [ -n "$SLUGGISH_JOB" ]; then
-    case "$listed " in *" ${p#/proc/} "*) ;; *)
-      grep -q "job_$SLUGGISH_JOB/" "$p/cgroup" 2>/dev/null ||
-        tr '\\0' '\\n' < "$p/environ" 2>/dev/null | grep -qx "SLURM_JOB_ID=$SLUGGISH_JOB" ||
-        continue ;;
-    esac
-  else
-    tr '\\0' '\\n' < "$p/environ" 2>/dev/null | grep -Eq '^(RANK|SLURM_STEP_ID)=' || continue
-  fi
-  ours "${p#/proc/}" && continue
-  n=$((n + 1)); [ "$n" -gt 4096 ] && break
+show() {
+  [ -r "/proc/$1/stat" ] && ! ours "$1" && [ "$n" -lt 4096 ] || return
+  case $seen in *" $1 "*) return ;; esac
+  seen="$seen$1 "; n=$((n + 1)); p=/proc/$1
   for f in stat status wchan io limits cgroup stack; do
     [ -r "$p/$f" ] && echo "==> $p/$f <==" && cat "$p/$f" 2>/dev/null && echo
   done
+  echo "==> $p/source <=="; echo "$2"
   echo "==> $p/cmdline <=="; tr '\\0\\n' '  ' < "$p/cmdline"; echo
   echo "==> $p/environ <=="
   tr '\\n\\0' ' \\n' < "$p/environ" 2>/dev/null | grep -E '^("""
@@ -69,17 +66,49 @@ for p in /proc/[0-9]*; do
         echo "==> $t/wchan <=="; cat "$t/wchan"; echo ;;
     esac
   done
-done
+}
+if [ -n "$job" ]; then
+  limit=; command -v timeout > /dev/null && limit='timeout 3'
+  listed=$($limit scontrol listpids "$job" 2>/dev/null)
+  [ $? = 124 ] && echo "scontrol listpids: no answer in 3 s" >&2
+  steps=$(echo "$listed" | while read -r pid owner step _; do
+    [ "$owner" = "$job" ] || continue
+    case $pid in *[!0-9]*|'') ;; *) echo "$pid $step" ;; esac
+  done)
+  for pid in $(echo "$steps" | cut -d ' ' -f 1); do is_owner "$pid" && show "$pid" listpids; done
+  for pid in $(grep -ls "/job_$job\\(/\\|\\$\\)" /proc/[0-9]*/cgroup | number); do
+    grep -q '/user@' "/proc/$pid/cgroup" 2>/dev/null || show "$pid" cgroup
+  done
+  for pid in $(grep -lszFx "SLURM_JOB_ID=$job" /proc/[0-9]*/environ 2>/dev/null | number); do
+    is_owner "$pid" && show "$pid" environment
+  done
+  if [ -n "$SLUGGISH_UID" ]; then
+    for pid in $(find /proc -maxdepth 1 -name '[0-9]*' -user "$SLUGGISH_UID" 2>/dev/null | number)
+    do
+      ls -l "/proc/$pid/fd" 2>/dev/null | grep -q -- '-> /dev/nvidia[0-9]' || continue
+      grep -qs '/job_[0-9]' "/proc/$pid/cgroup" ||
+        grep -qsz '^SLURM_JOB_ID=' "/proc/$pid/environ" 2>/dev/null || show "$pid" gpu
+    done
+  fi
+else
+  for pid in $(grep -lszE '^(RANK|SLURM_STEP_ID)=' /proc/[0-9]*/environ 2>/dev/null | number); do
+    show "$pid" environment
+  done
+fi
 if [ "$n" = 0 ] && [ -n "$SLUGGISH_UID" ] && [ "$(id -u)" != 0 ] &&
   [ "$(id -u)" != "$SLUGGISH_UID" ]; then
   echo "environments of uid $SLUGGISH_UID are not readable: its processes are not known" >&2
   exit 77
 fi
-if [ "$n" = 0 ] && [ -n "$SLUGGISH_JOB" ] && [ -n "$(scontrol listpids "$SLUGGISH_JOB" 2>/dev/null |
-  while read -r pid job step _; do [ "$job" = "$SLUGGISH_JOB" ] && [ "$pid" != -1 ] &&
-    case $step in *[!0-9]*) ;; *) echo "$pid" ;; esac; done)" ]; then
-  echo "Slurm lists processes of the job that are not visible here" >&2
-  exit 77
+if [ "$n" = 0 ] && [ -n "$job" ]; then
+  case $(echo "$steps" | cut -d ' ' -f 2) in *[0-9]*)
+    echo "Slurm lists processes of the job that are not visible here" >&2
+    exit 77 ;;
+  esac
+  if ! grep -qsx slurmd /proc/[0-9]*/comm; then
+    echo "no slurmd is visible: hidden, dead, or another PID namespace than the job's" >&2
+    exit 77
+  fi
 fi
 echo "==> processes <=="; echo "$n"
 """

@@ -9,6 +9,8 @@ from sluggish.facts.origin import Origin
 
 TICKS = 100
 """USER_HZ of every Linux that runs GPUs: unit of utime, stime and starttime."""
+SOURCES = ("listpids", "cgroup", "environment", "gpu")
+"""How a process is known to be the job's: Slurm, the kernel, its start, a GPU that it holds."""
 MAX_FILES = 64
 MAX_STACK = 48
 
@@ -81,7 +83,12 @@ def _process(pid: int, files: Files, threads: dict[int, Files], origin: Origin) 
         blocked_threads=_blocked(pid, threads),
         memlock_bytes=_memlock(files.get("limits", "")),
         job_id=job[1] if job else None,
+        found_by=_found_by(files.get("source", "")),
     )
+
+
+def _found_by(text: str) -> str:
+    return text.strip() if text.strip() in SOURCES else ""
 
 
 def _stat(text: str) -> tuple[str, str | None, list[str]]:
