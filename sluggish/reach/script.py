@@ -1,4 +1,4 @@
-"""The one POSIX sh script that a node runs: the values of a look, the probes, and node.sh.
+"""The one POSIX sh script that a node runs: the values of a look, the probes, and three .sh files.
 
 Everything that goes into the text is checked or quoted here; nothing of it is taken from a node.
 """
@@ -23,6 +23,8 @@ SUDO_COMMANDS = (
 )
 """All that `--sudo` ever runs, word for word: docs/permissions.md has the lines for sudoers."""
 
+PARTS = ("node.sh", "owner.sh", "pipe.sh")
+_END = 'if [ -n "$T" ]; then look; else without_files; fi\nsaid end "" "" "" "" ""'
 _DIGITS = re.compile(r"\d{1,12}\Z", re.ASCII)
 _BOUNDARY = re.compile(r"[0-9a-f]{32}\Z")
 _PATH = re.compile(r"/[^\0\n]{0,4000}\Z")
@@ -62,7 +64,7 @@ def build(ask: Ask, boundary: str, probes: Sequence[ModuleType]) -> bytes:
     }
     head = [f"{name}={shlex.quote(value)}" for name, value in values.items()]
     bodies = [_function(name, by_id[name].COMMAND) for name in with_command]
-    text = "\n".join((*head, *bodies, _node_script()))
+    text = "\n".join((*head, *bodies, *map(_part, PARTS), _END))
     return f"sluggish_main() {{\n{text}\n}}\nsluggish_main\n".encode()
 
 
@@ -76,5 +78,5 @@ def _checked(value: str, pattern: re.Pattern[str]) -> str:
     return value
 
 
-def _node_script() -> str:
-    return files("sluggish.reach").joinpath("node.sh").read_text("utf-8")
+def _part(name: str) -> str:
+    return files("sluggish.reach").joinpath(name).read_text("utf-8")

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +73,8 @@ def test_every_shell_gives_every_probe_s_answer(lab: Lab, shell: str) -> None:
     if shell.startswith("busybox") and lab.exec(NODE, ["busybox", "true"]).returncode:
         shell = "sh"  # not among the lab's packages
     told = errors(answer(lab, shell=shell))
+    if shell.startswith("busybox"):  # its own setpriv becomes nobody: said, and not read
+        assert told.pop("flight_recorder") == "denied"
     assert {"identity", "kernel_log", "nvidia_smi", "ibstat", "ib_ports", "mounts"} <= set(told)
     assert {name: error for name, error in told.items() if error} == {}
 
@@ -114,6 +117,68 @@ def test_the_ranks_of_the_job_and_nobody_else_s_are_listed(lab: Lab, job: str) -
     assert sorted(re.findall(r"^SLURM_PROCID=(\d)", text, re.MULTILINE))[-2:] == ["0", "1"]
 
 
+def procs(lab: Lab, job: str, **more: Any) -> tuple[str | None, str]:
+    """Error of the rank processes, and for each command line what found it."""
+    (found,) = answer(lab, job=job, probes=("rank_procs",), **more)
+    text = found.content.decode()
+    told = re.findall(r"/source <==\n(\w+)\n==> \S+/cmdline <==\n(.*)", text)
+    return found.error, "\n".join(f"{line.strip()} ({source})" for source, line in told)
+
+
+def test_nobody_becomes_a_rank_by_calling_himself_one(lab: Lab, job: str) -> None:
+    claim = ["env", f"SLURM_JOB_ID={job}", "SLURM_STEP_ID=0", "RANK=0"]
+    liar = lab.popen(NODE, [*claim, "sleep", "602"], "bob")
+    left = lab.popen(NODE, [*claim, "sleep", "603"], "alice")
+    try:
+        cluster.wait_for(lambda: "sleep 603" in procs(lab, job)[1], 10, "the owner's process")
+        error, told = procs(lab, job)
+    finally:
+        cluster.end(liar)
+        cluster.end(left)
+    assert error is None
+    assert "sleep 603 (environment)" in told
+    assert "sleep 600 (listpids)" in told
+    assert "sleep 602" not in told
+
+
+def test_a_process_of_the_owner_that_holds_a_gpu_outside_every_job_is_listed(
+    lab: Lab, job: str
+) -> None:
+    lab.sh(NODE, "[ -e /dev/nvidia7 ] || { : >/dev/nvidia7; touch /run/node/made; }")
+    runs = ["sh", "-c", "exec 9</dev/nvidia7; exec sleep 604"]
+    own = lab.popen(NODE, runs, "alice")
+    other = lab.popen(NODE, ["env", "SLURM_JOB_ID=999999", *runs], "alice")
+    stranger = lab.popen(NODE, runs, "bob")
+    try:
+        cluster.wait_for(lambda: "sleep 604" in procs(lab, job)[1], 10, "the process")
+        told = procs(lab, job)[1]
+    finally:
+        for process in (own, other, stranger):
+            cluster.end(process)
+        lab.sh(NODE, "[ ! -e /run/node/made ] || rm /run/node/made /dev/nvidia7")
+    assert told.count("sleep 604 (gpu)") == told.count("sleep 604") == 1
+
+
+def test_hidden_processes_and_another_pid_namespace_are_no_empty_node(lab: Lab, job: str) -> None:
+    lab.sh(NODE, "mount -n -o remount,hidepid=2 /proc")
+    try:
+        assert procs(lab, job, user="bob")[0] == "denied"
+        error, told = procs(lab, job, user="alice")
+    finally:
+        lab.sh(NODE, "mount -n -o remount,hidepid=0 /proc")
+    assert error is None
+    assert "sleep 600" in told
+    apart = "unshare --pid --fork --mount-proc sh"
+    assert procs(lab, job, shell=apart) == ("denied", "")
+
+
+def test_slurm_that_does_not_answer_costs_its_own_list_alone(lab: Lab, job: str) -> None:
+    with tool(lab, "scontrol", "sleep 600"):
+        error, told = procs(lab, job, probe_s=6.0)
+    assert error is None
+    assert "sleep 600 (cgroup)" in told or "sleep 600 (environment)" in told
+
+
 def test_the_script_s_own_processes_are_no_ranks(lab: Lab, job: str) -> None:
     """Over srun they carry the job's environment, its rank numbers too."""
     boundary = secrets.token_hex(16)
@@ -151,6 +216,92 @@ def test_where_tmp_cannot_be_written_the_answer_still_comes(
     assert (told["identity"], told["kernel_log"], told["ibstat"]) == (None, None, None)
     if len(places) > 1:
         assert told["gpu_samples"] == "not run"
+
+
+def test_in_a_variable_too_nothing_is_cut_or_refused_in_silence(lab: Lab) -> None:
+    sims.journal(lab, NODE, there=False)
+    sims.kernel(lab, NODE, "x" * 100_000)
+    sims.kernel(lab, NODE, "the last line")
+    try:
+        with mounted(lab, "ro", "/tmp", "/dev/shm"):
+            everything = answer(lab)
+            (whole,) = answer(lab, probes=("kernel_log",))[:1]
+            (cut,) = answer(lab, probes=("kernel_log",), cap_bytes=50_000)[:1]
+            (refused,) = answer(lab, probes=("kernel_log",), user="alice")[:1]
+    finally:
+        sims.journal(lab, NODE, there=True)
+        sims.clear_kernel(lab, NODE)
+    assert (whole.error, whole.exit_code) == (None, 0)
+    assert whole.content.rstrip().endswith(b"the last line")
+    assert (cut.error, len(cut.content)) == ("truncated", 50_000)
+    assert (refused.error, refused.content) == ("denied", b"")
+    assert "not permitted" in refused.stderr
+    told = errors(everything)
+    assert {told[name] for name in ("mounts", "flight_recorder", "gpu_samples")} == {"not run"}
+
+
+def test_in_a_variable_too_a_tool_that_hangs_in_the_kernel_costs_its_own_answer(lab: Lab) -> None:
+    storage.mount(lab, NODE)
+    sims.gpus(lab, NODE, {"hang": "/mnt/data/x"})
+    storage.hang(lab, NODE)
+    try:
+        with mounted(lab, "ro", "/tmp", "/dev/shm"):
+            frames = answer(lab, probe_s=1.5)
+    finally:
+        storage.mend(lab, NODE)
+        sims.gpus(lab, NODE, {})
+        storage.unmount(lab, NODE)
+    told = errors(frames)
+    assert (told["nvidia_smi"], told["kernel_log"], told["ibstat"]) == ("stuck", None, None)
+    (smi,) = [f for f in frames if f.probe == "nvidia_smi"]
+    assert " D " in smi.stderr
+
+
+def test_a_disk_that_fills_in_mid_answer_is_said(lab: Lab) -> None:
+    with mounted(lab, "size=1400k", "/tmp"), tool(lab, "ibstat", "head -c 3000000 /dev/zero"):
+        (ibstat,) = answer(lab, probes=("ibstat",))[:1]
+    assert ibstat.error == "truncated"
+    assert 0 < len(ibstat.content) < 3_000_000
+
+
+@pytest.mark.parametrize("way", ["TMPDIR=/mnt/data/tmp", "PATH=/mnt/data/bin:$PATH"])
+def test_an_environment_that_names_dead_storage_does_not_hold_it_up(lab: Lab, way: str) -> None:
+    storage.mount(lab, NODE)
+    lab.sh(NODE, "mkdir -p /mnt/data/tmp /mnt/data/bin")
+    storage.hang(lab, NODE)
+    try:
+        began = datetime.now(UTC)
+        shell = f"sh -c '{way} exec /bin/sh \"$@\"' sh"
+        told = errors(answer(lab, shell=shell, probes=("identity", "kernel_log", "ibstat")))
+        took = datetime.now(UTC) - began
+    finally:
+        storage.mend(lab, NODE)
+        storage.unmount(lab, NODE)
+    assert told == {"identity": None, "kernel_log": None, "ibstat": None}
+    assert took < timedelta(seconds=8)
+
+
+@pytest.mark.parametrize("how", ["the line breaks", "it is ended"])
+def test_a_look_that_is_broken_off_leaves_no_process_and_no_file(lab: Lab, how: str) -> None:
+    boundary = secrets.token_hex(16)
+    script = build(Ask(window_s=2.0, probes=("gpu_samples", "memory")), boundary, PROBES)
+    pipe = subprocess.PIPE
+    process = lab.popen(NODE, ["sh", "-s"], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    sampler = ["pgrep", "-f", "query-gpu=timestamp"]
+    try:
+        process.stdin.write(script)
+        process.stdin.close()
+        cluster.wait_for(lambda: lab.exec(NODE, sampler).returncode == 0, 10, "the sampler")
+        if how == "it is ended":
+            process.terminate()
+        process.stdout.close()
+        cluster.wait_for(lambda: lab.exec(NODE, sampler).returncode != 0, 10, "the sampler's end")
+        left = ["sh", "-c", "ls -d /tmp/sluggish.*"]
+        cluster.wait_for(lambda: lab.exec(NODE, left).returncode != 0, 10, "the directory's end")
+    finally:
+        cluster.end(process)
 
 
 def test_a_gpu_tool_that_hangs_in_the_kernel_is_stuck_and_no_second_one_is_started(
@@ -197,8 +348,9 @@ def tool(lab: Lab, name: str, script: str) -> Iterator[None]:
         ("sleep 600", "timeout"),
         ("trap '' TERM; sleep 600 & wait; sleep 600", "timeout"),
         ("exit 127", "not found"),
+        ("no-such-tool | cat", "not found"),
     ],
-    ids=["flood", "stderr flood", "sleeps", "ignores TERM", "missing"],
+    ids=["flood", "stderr flood", "sleeps", "ignores TERM", "missing", "missing in a pipe"],
 )
 def test_tools_that_misbehave_cost_their_own_answer_alone(
     lab: Lab, script: str, error: str | None
@@ -254,8 +406,8 @@ def test_dumps_are_read_as_their_owner_and_traps_are_not_read(
     dumps = {f.rank: (f.content, f.error) for f in told if f.probe == "flight_recorder"}
     assert dumps.pop(0) == (b"good", None)
     assert dumps.pop(3) == (b"", "truncated")
-    assert dumps.pop(5, (b"", "denied")) == (b"", "denied")
-    assert dumps == {}
+    assert dumps == dict.fromkeys((1, 2, 5, 6), (b"", "denied"))
+    assert {f.rights for f in told} == {"user"}
     assert lab.exec(NODE, ["ls", "/tmp/ran"]).returncode != 0
 
 
@@ -283,6 +435,50 @@ def test_of_a_long_log_head_and_tail_come_with_what_lies_between(lab: Lab) -> No
     assert text.endswith("line 1000000\n")
     size = len("".join(f"line {n}\n" for n in range(1, 1_000_001)))
     assert f"[... {size - 4456448} bytes not read ...]" in text
+
+
+def test_a_dump_in_a_rank_s_own_tmp_is_found_through_its_root(lab: Lab) -> None:
+    job = "4711"
+    body = "mount -n -t tmpfs x /tmp && printf inside >/tmp/nccl_trace_rank_3 && exec sleep 605"
+    apart = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", body]
+    rank = lab.popen(NODE, ["env", f"SLURM_JOB_ID={job}", "RANK=3", *apart], "alice")
+    try:
+        cluster.wait_for(lambda: "sleep 605" in procs(lab, job)[1], 10, "the rank")
+        told = answer(lab, job=job, probes=("flight_recorder",))
+    finally:
+        cluster.end(rank)
+    (dump,) = told
+    assert (dump.rank, dump.content, dump.error) == (3, b"inside", None)
+    assert re.fullmatch(r"/proc/\d+/root/tmp/nccl_trace_rank_3", dump.name)
+
+
+def test_dumps_stand_where_the_rank_s_environment_says(lab: Lab) -> None:
+    lab.sh(NODE, "mkdir -p '/tmp/al  ice' && printf own >'/tmp/al  ice/x_7'", "alice")
+    names = ["TORCH_FR_DUMP_TEMP_FILE=/tmp/al  ice/x_", "SLURM_JOB_ID=4712", "RANK=7"]
+    rank = lab.popen(NODE, ["env", *names, "sleep", "606"], "alice")
+    try:
+        cluster.wait_for(lambda: "sleep 606" in procs(lab, "4712")[1], 10, "the rank")
+        told = answer(lab, job="4712", probes=("flight_recorder",))
+    finally:
+        cluster.end(rank)
+        lab.sh(NODE, "rm -r '/tmp/al  ice'")
+    assert [(f.rank, f.content) for f in told] == [(7, b"own")]
+
+
+@pytest.mark.parametrize("tools", ["nc", "bash"])
+def test_ras_is_asked_with_what_the_node_has(lab: Lab, tools: str) -> None:
+    report = (Path(__file__).parents[1] / "captures/nccl_ras/docs-mismatch.txt").read_text()
+    sims.ras(lab, NODE, report)
+    hidden = [] if tools == "nc" else ["nc", "ncat", "socat"]
+    where = lab.sh(NODE, f"for t in {' '.join(hidden)} ''; do command -v $t; done; :").split()
+    hide = "".join(f"mount -n --bind /dev/null {path};" for path in where)
+    shell = f"unshare --mount sh -c '{hide} exec sh \"$@\"' sh"
+    try:
+        (told,) = answer(lab, shell=shell, probes=("nccl_ras",), ras=True, probe_s=8.0)
+    finally:
+        sims.ras(lab, NODE, None)
+    assert (told.error, told.exit_code) == (None, 0)
+    assert report.strip()[-200:] in told.content.decode()
 
 
 # -- it only reads -----------------------------------------------------------------------------

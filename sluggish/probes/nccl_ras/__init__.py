@@ -20,7 +20,18 @@ from sluggish.facts.origin import Origin
 from sluggish.probes.nccl_ras.text import parse_text
 
 ID = "nccl_ras"
-COMMAND = "(printf 'timeout 5\\nverbose status\\n'; sleep 6) | nc localhost 28028"
+COMMAND = """\
+port=${SLUGGISH_RAS_PORT:-28028}
+ask() { printf 'timeout 5\\nverbose status\\n'; sleep 6; }
+if command -v nc > /dev/null; then ask | nc localhost "$port"
+elif command -v ncat > /dev/null; then ask | ncat localhost "$port"
+elif command -v socat > /dev/null; then ask | socat - "TCP:localhost:$port"
+elif command -v bash > /dev/null; then
+  ask | bash -c 'exec 3<> "/dev/tcp/localhost/$0" || exit 1
+    cat <&3 & cat >&3; kill $! 2> /dev/null; :' "$port"
+else echo 'no nc, ncat, socat or bash here: not found' >&2; exit 127
+fi
+"""
 FACTS: tuple[type, ...] = (RasReport, RasRank, RasCounts, Version)
 BINARY = False
 
