@@ -31,8 +31,8 @@ FACTS: tuple[type, ...] = (NodeIdentity, Machine)
 BINARY = False
 DMI = ("sys_vendor", "product_name", "chassis_asset_tag")
 
-# 1795400530.123456789
-_EPOCH = re.compile(r"(\d{9,11})(?:\.(\d{1,9}))?\Z", re.ASCII)
+# 1795400530.123456789; a busybox without nanoseconds prints .%N or .N
+_EPOCH = re.compile(r"(\d{9,11})(?:\.(\d{1,9})|\.%?N)?\Z", re.ASCII)
 # 5040123.44 80012345.10
 _UPTIME = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)(?:\s+[\d.]+)?\Z", re.ASCII)
 # 0d8b6d0e-6c1b-4e6c-9a59-1f0c2b3a4d5e

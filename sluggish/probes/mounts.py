@@ -73,7 +73,8 @@ _DF = re.compile(
 # answered in 0.003      answered from 1795400530.101 to 1795400530.104      no answer in 5.0
 _ANSWER = re.compile(r"answered in (\d{1,6}(?:\.\d{1,9})?)\s*\Z", re.ASCII)
 _ANSWER_FROM = re.compile(
-    r"answered from (\d{1,12}(?:\.\d{1,9})?) to (\d{1,12}(?:\.\d{1,9})?)\s*\Z", re.ASCII
+    r"answered from (\d{1,12}(?:\.\d{1,9})?)(?:\.%?N)? to (\d{1,12}(?:\.\d{1,9})?)(?:\.%?N)?\s*\Z",
+    re.ASCII,
 )
 _NO_ANSWER = re.compile(r"no answer in (\d{1,6}(?:\.\d{1,9})?)\s*\Z", re.ASCII)
 _SNIFF = re.compile(

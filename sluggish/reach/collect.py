@@ -132,6 +132,7 @@ def ask_round(
     asks = {node: ask_of(node) for node in nodes}
     scripts = {ask: build(ask, boundary, probes) for ask in set(asks.values())}
     window_s = max((ask.window_s for ask in asks.values()), default=0.0)
+    cap_bytes = max((ask.cap_bytes for ask in asks.values()), default=0)
 
     # a longer one is a script of this version: docs/probes has its text
     commands = {p.ID: p.COMMAND for p in probes if "\n" not in p.COMMAND.strip()}
@@ -146,7 +147,7 @@ def ask_round(
         nodes,
         lambda node: scripts[asks[node]],
         transport,
-        frames=lambda: Frames(boundary),
+        frames=lambda: Frames(boundary, cap_bytes),
         workers=min(limits.workers, most) if most else limits.workers,
         rate=limits.connect_rate,
         deadline_s=limits.node_s + window_s,

@@ -13,20 +13,26 @@ from pathlib import Path
 
 from sluggish.evidence.model import Clock, Evidence
 from sluggish.facts.sections import sections
-from sluggish.reach.model import Frame
+from sluggish.reach.model import Ask, Frame
 
 MOST_HEAD = 600
-MOST_BYTES = 512 << 20
-"""Announced or unpacked, a frame of more is not kept."""
+CAP_BYTES = Ask().cap_bytes
+SLACK = 1 << 20
+"""What a script may add to the content that was asked for: marks, what it says on stderr."""
 MOST_NAME = 8_192
+# 1795400530.123456789; a busybox without nanoseconds prints .%N or .N
+_EPOCH = re.compile(r"(\d{9,11})(?:\.(\d{1,9})|\.%?N)?\Z", re.ASCII)
 _FIELD = re.compile(rb"[\x20-\x7b\x7d\x7e]{0,80}\Z")
+_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 _ERRORS = ("timeout", "denied", "not found", "stuck", "truncated", "alive", "not run")
 
 
 class Frames:
     """Bytes in, frames out. One of these for each node's answer."""
 
-    def __init__(self, boundary: str) -> None:
+    def __init__(self, boundary: str, cap_bytes: int = CAP_BYTES) -> None:
+        """`cap_bytes`: as in the Ask; a frame that announces or unpacks to more is not believed."""
+        self._most = cap_bytes + SLACK
         self._mark = boundary.encode() + b"|"
         self._buffer = bytearray()
         self._head: tuple[list[str], tuple[int, int, int]] | None = None
@@ -72,7 +78,7 @@ class Frames:
             end = self._buffer.find(b"\n", 0, MOST_HEAD)
             if end < 0 and len(self._buffer) < MOST_HEAD:
                 return False
-            head = _head(bytes(self._buffer[: max(end, 0)]))
+            head = _head(bytes(self._buffer[: max(end, 0)]), self._most)
             if head is None:
                 self._drop(len(self._mark))
                 continue
@@ -96,7 +102,7 @@ class Frames:
         _, probe, sample, rank, rights, start, took, rc, error = fields[:9]
         cut = ""
         if fields[12] == "1":
-            content, cut = _unpacked(content)
+            content, cut = _unpacked(content, self._most)
         frame = Frame(
             probe=probe,
             sample=sample if sample in ("a", "b") else "",
@@ -126,7 +132,7 @@ def _error(word: str) -> str:
     return word if word in _ERRORS else ""
 
 
-def _head(line: bytes) -> tuple[list[str], tuple[int, int, int]] | None:
+def _head(line: bytes, most: int) -> tuple[list[str], tuple[int, int, int]] | None:
     parts = line.split(b"|")
     if len(parts) != 13 or not all(_FIELD.match(part) for part in parts):
         return None
@@ -135,28 +141,33 @@ def _head(line: bytes) -> tuple[list[str], tuple[int, int, int]] | None:
     if not fields[1] or not all(size.isdigit() for size in sizes):
         return None
     name, content, stderr = (int(size) for size in sizes)
-    if name > MOST_NAME or content > MOST_BYTES or stderr > MOST_BYTES:
+    if name > MOST_NAME or content > most or stderr > most:
         return None
     return fields, (name, content, stderr)
 
 
-def _unpacked(content: bytes) -> tuple[bytes, str]:
+def _unpacked(content: bytes, most: int) -> tuple[bytes, str]:
     """Content of a gzip stream and "", or what of it was whole and `truncated`."""
     stream = zlib.decompressobj(wbits=31)
     try:
-        out = stream.decompress(content, MOST_BYTES)
+        out = stream.decompress(content, most)
     except zlib.error:
         return b"", "truncated"
     return out, "" if stream.eof else "truncated"
 
 
-def _now_and_uptime(content: bytes) -> tuple[datetime, float] | None:
+def _now_and_uptime(content: bytes) -> tuple[datetime, float, float] | None:
+    """Wall clock, uptime, and how far the first may be off because only seconds were printed."""
     told = dict(sections(content.decode("utf-8", "replace")))
+    stamp = _EPOCH.match(told.get("date +%s.%N", "").strip())
     try:
-        now = datetime.fromtimestamp(float(told["date +%s.%N"].strip()), UTC)
-        return now, float(told["/proc/uptime"].split()[0])
-    except (KeyError, ValueError, IndexError, OverflowError, OSError):
+        uptime = float(told["/proc/uptime"].split()[0])
+    except (KeyError, ValueError, IndexError):
         return None
+    if stamp is None or not 0 <= uptime < 3.2e9:  # a century
+        return None
+    half = 0.0 if stamp[2] else 0.5
+    return _EPOCH_0 + timedelta(seconds=float(f"{stamp[1]}.{stamp[2] or 5}")), uptime, half
 
 
 def clock_of(frame: Frame, node: str, sent: datetime, got: datetime) -> Clock:
@@ -178,7 +189,7 @@ def clock_of(frame: Frame, node: str, sent: datetime, got: datetime) -> Clock:
     return Clock(
         node=node,
         offset_s=round((both[0] - (sent + half)).total_seconds(), 3),
-        error_s=round(half.total_seconds(), 3),
+        error_s=round(half.total_seconds() + both[2], 3),
         now=both[0],
         uptime_s=both[1],
         boot_id=boot[:64] if boot else None,

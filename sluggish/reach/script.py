@@ -46,8 +46,8 @@ def build(ask: Ask, boundary: str, probes: Sequence[ModuleType]) -> bytes:
     static = [n for n in order if n not in (*PAIRS, *APART, "flight_recorder")]
     values = {
         "BOUNDARY": _checked(boundary, _BOUNDARY),
-        "SLUGGISH_JOB": _checked(ask.job or "", _DIGITS),
-        "SLUGGISH_UID": _checked("" if ask.uid is None else str(ask.uid), _DIGITS),
+        "SLUGGISH_JOB": _checked(ask.job, _DIGITS) if ask.job else "",
+        "SLUGGISH_UID": "" if ask.uid is None else _checked(str(ask.uid), _DIGITS),
         "PROBES": " ".join(_checked(name, _ID) for name in order),
         "PAIRS": " ".join(name for name in PAIRS if name in order),
         "STATIC": " ".join(static),
@@ -73,7 +73,7 @@ def _function(name: str, command: str) -> str:
 
 
 def _checked(value: str, pattern: re.Pattern[str]) -> str:
-    if value and not pattern.match(value):
+    if not pattern.match(value):
         raise ValueError(f"not fit for a script: {value[:60]!r}")
     return value
 

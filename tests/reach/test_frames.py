@@ -91,6 +91,26 @@ def test_packed_content_is_unpacked_and_damage_is_said() -> None:
     assert (junk.content, junk.error) == (b"", "truncated")
 
 
+def test_no_frame_is_kept_beyond_what_was_asked_for() -> None:
+    """Neither announced, which would wait for it in memory, nor unpacked from a few bytes."""
+    frames = Frames(BOUNDARY, cap_bytes=1000)
+    bomb = framed("memory", gzip.compress(b"\0" * (8 << 20)), packed="1")
+    head = framed("kernel_log", b"").replace(b"|0|0|0|0\n", b"|0|9000000|0|0\n")
+    found = list(frames.feed(bomb + head + framed("ib_counters", b"1") + framed("end")))
+    assert [(f.probe, f.error) for f in found] == [("memory", "truncated"), ("ib_counters", None)]
+    assert len(found[0].content) < 2 << 20
+    assert frames.ended
+
+
+@pytest.mark.parametrize("tail", [b".%N", b".N", b""])
+def test_a_clock_without_parts_of_a_second_is_known_to_half_of_one(tail: bytes) -> None:
+    identity = IDENTITY.replace(b".500000000", tail)
+    (frame,) = read(framed("identity", identity), framed("end"))
+    sent = datetime.fromtimestamp(1795400470.5, UTC)
+    clock = clock_of(frame, "gpu-07", sent, sent)
+    assert (clock.offset_s, clock.error_s) == (60.0, 0.5)
+
+
 def test_the_end_is_only_what_the_script_says() -> None:
     frames = Frames(BOUNDARY)
     assert list(frames.feed(framed("memory", b"1")))
