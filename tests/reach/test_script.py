@@ -49,6 +49,10 @@ def test_what_is_not_in_shape_does_not_come_near_a_shell(ask: Ask) -> None:
         build(ask, BOUNDARY, PROBES)
 
 
+def test_an_old_fabric_report_that_lies_on_a_node_is_not_evidence_of_now() -> None:
+    assert b"ibdiagnet" not in build(Ask(), BOUNDARY, PROBES)
+
+
 def test_a_probe_of_no_known_name_is_not_in_the_text() -> None:
     assert b"id;id" not in build(Ask(probes=("memory", "id;id")), BOUNDARY, PROBES)
 
