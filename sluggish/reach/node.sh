@@ -81,10 +81,11 @@ answers "${TMPDIR:-}" || TMPDIR= # it may lie on the storage that hangs
 for place in "${TMPDIR:-/tmp}" /tmp /dev/shm "/run/user/$ID"; do
     [ -d "$place" ] && [ -w "$place" ] || continue
     T=$(mktemp -d "$place/sluggish.XXXXXXXX" 2>/dev/null) || { T= && continue; }
-    dd if=/dev/zero of="$T/room" bs=65536 count=16 2>/dev/null && rm "$T/room" && break
-    rm -rf "$T" 2>/dev/null # full
+    dd if=/dev/zero of="$T/room" bs=65536 count=16 2>/dev/null &&
+        [ "$(wc -c <"$T/room" 2>/dev/null)" -eq 1048576 ] && rm "$T/room" && break
+    rm -rf "$T" # full, or the tools for files are missing
     T=
-done
+done 2>/dev/null
 [ -n "$T" ] && TMPDIR=$T && export TMPDIR # a probe's own temporary files lie there too
 CHILD=
 clean() { # also where the connection broke: a sampler left alone would run for ever
@@ -243,8 +244,9 @@ many() { # SAMPLE PROBE...: side by side, four at a time
     shift
     while [ $# -gt 0 ]; do
         batch=
-        while [ $# -gt 0 ] && [ "$(echo $batch | wc -w)" -lt 4 ]; do
-            wanted "$1" && start "$1$sample" "p_$1" && batch="$batch $1"
+        running=0
+        while [ $# -gt 0 ] && [ "$running" -lt 4 ]; do
+            wanted "$1" && start "$1$sample" "p_$1" && batch="$batch $1" && running=$((running + 1))
             shift
         done
         for probe in $batch; do finish "$probe$sample" "$probe" "$sample"; done

@@ -143,7 +143,7 @@ is_ours() { # PID: this script or something below it; over srun it has the job's
     return 1
 } 2>/dev/null
 variable() { # PID NAME: the value in its environment
-    tr '\n\0' ' \n' <"/proc/$1/environ" | sed -n "s/^$2=//p" | head -n 1
+    tr '\n\0' ' \n' <"/proc/$1/environ" | sed -n "/^$2=/{s///p;q;}"
 } 2>/dev/null
 ranks() { # those of them that say which rank they are
     for p in $(job_pids); do
@@ -154,7 +154,7 @@ ranks() { # those of them that say which rank they are
 # -- dumps of its ranks ----------------------------------------------------------------------------
 
 MOST_DUMPS=128
-p_places() { dump_places | sort -u | head -n 64; }
+p_places() { dump_places | sort -u | sed 64q; }
 dump_places() { # a line each: ROOT PREFIX; ROOT is /proc/PID/root of a container, or -
     printf -- '- %s\n' /tmp/nccl_trace_rank_ /tmp/comm_lib_trace_rank_
     printf '%s\n' "$DUMPS" | while read -r prefix; do
@@ -181,6 +181,11 @@ p_list() { # PREFIX ROOT: what lies behind a prefix, as the owner sees it
     as_owner find "$2${1%/*}/" -maxdepth 1 ! -type d -name "${1##*/}[0-9]*"
 }
 dumps() {
+    for tool in cut find grep readlink sed sort tr; do
+        command -v "$tool" >/dev/null 2>&1 && continue
+        said flight_recorder "" "" 'not found' "" "no $tool here: no dump was looked for"
+        return
+    done
     start places p_places
     if ! wait_for places $((NOW + PROBE_CS)); then
         end places

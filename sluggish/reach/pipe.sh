@@ -10,7 +10,7 @@ answer() { # PROBE
                 {
                     {
                         { ( "p_$1" ) 2>&1 1>&3 3>&- 4>&-; echo " $?"; } | tail -c 2048 3>&- 4>&-
-                    } 3>&1 1>&6 6>&- 4>&- | { head -c "$CAP"; cat >/dev/null; } >&4 4>&- 6>&-
+                    } 3>&1 1>&6 6>&- 4>&- | { head -c "$CAP" || cat; cat >/dev/null; } >&4 4>&- 6>&-
                 } 6>&1
             )
             rc=${words##* }
@@ -47,11 +47,12 @@ without_files() {
     [ "$CAP" -le "$MOST_IN_PIPE" ] || CAP=$MOST_IN_PIPE
     late=
     for probe in $PROBES; do
-        case $probe in
-        gpu_samples | flight_recorder | mounts | nccl_ras | stacks)
+        case $probe$POKE in
+        stacks) ;; # nobody asked for them
+        gpu_samples* | flight_recorder* | mounts* | nccl_ras* | stacks*)
             said "$probe" "" "" 'not run' "" "no directory could be written: one probe at a time"
             ;;
-        nvidia_smi) late=nvidia_smi ;; # the one that hangs, if one does
+        nvidia_smi*) late=nvidia_smi ;; # the one that hangs, if one does
         *) alone "$probe" ;;
         esac
     done

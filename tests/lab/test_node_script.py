@@ -264,6 +264,28 @@ def test_a_disk_that_fills_in_mid_answer_is_said(lab: Lab) -> None:
     assert 0 < len(ibstat.content) < 3_000_000
 
 
+@pytest.mark.parametrize(
+    ("tools", "error"),
+    [
+        ("head mktemp timeout gzip", {"sockets": "not found"}),
+        ("wc", {"flight_recorder": "not run", "mounts": "not run", "gpu_samples": "not run"}),
+        ("cut", {"rank_procsa": "not found", "flight_recorder": "not found"}),
+    ],
+)
+def test_what_a_node_lacks_costs_its_own_answers_and_never_in_silence(
+    lab: Lab, tools: str, error: dict[str, str], files: dict[str, str]
+) -> None:
+    hide = "".join(f"mount -n --bind /dev/null /usr/bin/{tool};" for tool in tools.split())
+    shell = f"unshare --mount sh -c '{hide} exec sh \"$@\"' sh"
+    frames = answer(lab, shell=shell, job="4713", dumps=(files["prefix"],))
+    told = {name: why for name, why in errors(frames).items() if name != "kernel_log"}
+    dumps = [f for f in frames if f.probe == "flight_recorder"]
+    if "head" in tools:
+        assert b"good" in {f.content for f in dumps}
+        told.pop("flight_recorder")
+    assert {name: why for name, why in told.items() if why} == error
+
+
 @pytest.mark.parametrize("way", ["TMPDIR=/mnt/data/tmp", "PATH=/mnt/data/bin:$PATH"])
 def test_an_environment_that_names_dead_storage_does_not_hold_it_up(lab: Lab, way: str) -> None:
     storage.mount(lab, NODE)

@@ -26,6 +26,9 @@ from sluggish.probes.rank_procs.whose import with_inheritance
 ID = "rank_procs"
 COMMAND = (
     """\
+for tool in cut grep tr find; do
+  command -v "$tool" > /dev/null || { echo "$tool: not found" >&2; exit 127; }
+done
 job=$SLUGGISH_JOB
 real_user() {
   while read -r key value _; do
