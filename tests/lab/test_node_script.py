@@ -71,8 +71,8 @@ def _ranks(lab: Lab, job: str) -> list[str]:
 @pytest.mark.parametrize("shell", ["sh", "dash", "bash --posix", "busybox sh"])
 def test_every_shell_gives_every_probe_s_answer(lab: Lab, shell: str) -> None:
     told = errors(answer(lab, shell=shell))
-    if shell.startswith("busybox"):  # its own setpriv becomes nobody: said, and not read
-        assert told.pop("flight_recorder") == "denied"
+    if shell.startswith("busybox"):  # a build that prefers its own setpriv says that it may not
+        assert told.pop("flight_recorder", None) in (None, "denied")
     assert {"identity", "kernel_log", "nvidia_smi", "ibstat", "ib_ports", "mounts"} <= set(told)
     assert {name: error for name, error in told.items() if error} == {}
 
