@@ -8,8 +8,8 @@ from sluggish.facts.log import NcclInit, Version
 from sluggish.facts.store import Facts
 
 
-def why_not_ask_ras(facts: Facts) -> str | None:
-    """Why RAS must not be asked without a person's word; None: nothing speaks against it."""
+def why_not_this_version(facts: Facts) -> str | None:
+    """What speaks against the NCCL of the job's log alone; None: nothing."""
     versions = sorted({v.version for v in facts.all(Version) if v.component == "nccl"})
     if not versions:
         return "the NCCL version is not known"
@@ -21,6 +21,14 @@ def why_not_ask_ras(facts: Facts) -> str | None:
             return f"queries have crashed jobs on NCCL {version}"
         if safety.state == RAS_UNKNOWN:
             return f"NCCL {version} is not known"
+    return None
+
+
+def why_not_ask_ras(facts: Facts) -> str | None:
+    """Why RAS must not be asked without a person's word; None: nothing speaks against it."""
+    why = why_not_this_version(facts)
+    if why:
+        return why
     phases = [fact.phase for fact in facts.all(PhaseFact)]
     if Phase.START_UP in phases or _initialising(facts):
         return "a communicator may be initialising"

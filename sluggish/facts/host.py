@@ -110,6 +110,8 @@ class NodeIdentity:
     hostname: str | None = None
     boot_id: str | None = None
     now: datetime | None = None
+    now_error_s: float = 0.0
+    """`now` is that much too early, more or less: half a second where only seconds were told."""
     uptime_s: float | None = None
     boot_at: datetime | None = None
     kernel: str | None = None

@@ -56,7 +56,8 @@ def parse(text: str, origin: Origin) -> Iterator[NodeIdentity | Machine]:
     if not found and _UNAME.match(text):
         found = {"uname -a": text.strip()}
     boot_id = found.get("/proc/sys/kernel/random/boot_id", found.get("boot_id", ""))
-    now, uptime = _now(found.get("date +%s.%N", "")), _uptime(found.get("/proc/uptime", ""))
+    stamp = _EPOCH.match(found.get("date +%s.%N", ""))
+    now, uptime = _now(stamp), _uptime(found.get("/proc/uptime", ""))
     uname = found.get("uname -a", "")
     host = found.get("hostname", "") or _part(uname, 2)
     if not (is_node_name(host or "") or now or _BOOT_ID.match(boot_id)):
@@ -68,6 +69,7 @@ def parse(text: str, origin: Origin) -> Iterator[NodeIdentity | Machine]:
         hostname=host if is_node_name(host or "") else None,
         boot_id=boot_id if _BOOT_ID.match(boot_id) else None,
         now=now,
+        now_error_s=0.5 if stamp and not stamp[2] else 0.0,
         uptime_s=uptime,
         boot_at=now - timedelta(seconds=uptime) if now and uptime is not None else None,
         kernel=_part(uname, 3),
@@ -85,8 +87,7 @@ def _part(uname: str, group: int) -> str | None:
     return match[group] if match else None
 
 
-def _now(text: str) -> datetime | None:
-    match = _EPOCH.match(text)
+def _now(match: re.Match[str] | None) -> datetime | None:
     if not match:
         return None
     micros = int((match[2] or "0").ljust(9, "0")[:6])
