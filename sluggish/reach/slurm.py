@@ -55,8 +55,6 @@ class SlurmView:
     user: str | None = None
     other_jobs: Mapping[str, tuple[Neighbour, ...]] | None = None
     """Node -> jobs of others or other jobs of the owner there; None: not known."""
-    leaves: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Node -> leaf switch; empty without a topology."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     notes: tuple[str, ...] = ()
     """What could not be seen or had to be chosen, one safe line each."""
@@ -134,7 +132,6 @@ def _first_view(asked: JobId, first: Mapping[str, Ran], chosen: pick.Choice) -> 
         step=step,
         nodes=nodes,
         nodes_from=origin,
-        leaves={} if first["topology"].error else site.leaves(first["topology"].text),
         settings=settings,
         notes=tuple(notes),
         evidence=(

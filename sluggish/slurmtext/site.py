@@ -1,8 +1,6 @@
-"""`scontrol show config` and `scontrol show topology`: how this Slurm is set up."""
+"""`scontrol show config`: how this Slurm is set up."""
 
 import re
-
-from sluggish.hostlist import expand
 
 SETTINGS = (
     "AccountingStorageType",
@@ -18,8 +16,6 @@ SETTINGS = (
 
 # `PrivateData             = jobs,nodes`   `SLURM_VERSION           = 22.05.8`
 _SETTING = re.compile(r"([A-Za-z_]{1,40})\s{0,60}=\s{0,4}(.{0,400}?)\s*\Z")
-# `SwitchName=leaf1 Level=0 LinkSpeed=1 Nodes=node01,node02`
-_SWITCH = re.compile(r"SwitchName=(\S{1,200}) Level=0 (?:\S{1,200} ){0,4}?Nodes=(\S{1,100000})")
 
 
 def settings(text: str) -> dict[str, str]:
@@ -36,18 +32,3 @@ def seconds_of(value: str | None) -> int | None:
     """`300 sec` -> 300."""
     match = re.match(r"(\d{1,9})(?: sec)?\Z", (value or "").strip(), re.ASCII)
     return int(match[1]) if match else None
-
-
-def leaves(text: str) -> dict[str, str]:
-    """Node -> its leaf switch, where Slurm was told the tree; {} for a flat one."""
-    found: dict[str, str] = {}
-    for line in text.splitlines():
-        match = _SWITCH.match(line.strip())
-        if not match:
-            continue
-        try:
-            names = expand(match[2])
-        except ValueError:
-            continue
-        found.update(dict.fromkeys(names, match[1]))
-    return found

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluggish.facts.origin import Origin
 from sluggish.job import Job, current
+from sluggish.probes import topology
 from sluggish.reach import pick
 from sluggish.reach.slurm import look
 from sluggish.slurmtext import logpath, site
@@ -173,7 +175,9 @@ def test_leaves_come_from_the_lowest_switches() -> None:
         "SwitchName=spine Level=1 LinkSpeed=1 Nodes=n[1-4] Switches=leaf[1-2]\n"
         "SwitchName=leaf2 Level=0 LinkSpeed=1 Nodes=n[3-4]\n"
     )
-    assert site.leaves(text) == {"n1": "leaf1", "n2": "leaf1", "n3": "leaf2", "n4": "leaf2"}
+    found = [one for one in topology.parse(text, Origin()) if one.level == 0]
+    leaves = {node: one.name for one in found for node in one.nodes}
+    assert leaves == {"n1": "leaf1", "n2": "leaf1", "n3": "leaf2", "n4": "leaf2"}
 
 
 def programs(folder: Path, **scripts: str) -> dict[str, str]:
