@@ -8,11 +8,14 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from sluggish.evidence.model import Clock, Evidence
-from sluggish.facts.sections import sections
+from sluggish.evidence.source import window_of
+from sluggish.facts.host import NodeIdentity
+from sluggish.facts.origin import Origin
+from sluggish.probes import identity
 from sluggish.reach.model import Ask, Frame
 
 MOST_HEAD = 600
@@ -20,10 +23,7 @@ CAP_BYTES = Ask().cap_bytes
 SLACK = 1 << 20
 """What a script may add to the content that was asked for: marks, what it says on stderr."""
 MOST_NAME = 8_192
-# 1795400530.123456789; a busybox without nanoseconds prints .%N or .N
-_EPOCH = re.compile(r"(\d{9,11})(?:\.(\d{1,9})|\.%?N)?\Z", re.ASCII)
 _FIELD = re.compile(rb"[\x20-\x7b\x7d\x7e]{0,80}\Z")
-_EPOCH_0 = datetime(1970, 1, 1, tzinfo=UTC)
 _ERRORS = ("timeout", "denied", "not found", "stuck", "truncated", "alive", "not run")
 
 
@@ -117,7 +117,7 @@ class Frames:
         )
         begun = int(start) if start.isdigit() else None
         if probe == "identity" and self._scale is None and begun is not None:
-            told = _now_and_uptime(content)
+            told = _now_and_uptime(_identity(frame))
             if told:
                 self._scale = (told[0], round(told[1] * 100))
         if self._scale and begun is not None:
@@ -156,18 +156,22 @@ def _unpacked(content: bytes, most: int) -> tuple[bytes, str]:
     return out, "" if stream.eof else "truncated"
 
 
-def _now_and_uptime(content: bytes) -> tuple[datetime, float, float] | None:
-    """Wall clock, uptime, and how far the first may be off because only seconds were printed."""
-    told = dict(sections(content.decode("utf-8", "replace")))
-    stamp = _EPOCH.match(told.get("date +%s.%N", "").strip())
+def _identity(frame: Frame) -> NodeIdentity | None:
+    """What the node said of itself, read as its probe reads it."""
     try:
-        uptime = float(told["/proc/uptime"].split()[0])
-    except (KeyError, ValueError, IndexError):
+        for fact in identity.parse(frame.content.decode("utf-8", "replace"), Origin()):
+            if isinstance(fact, NodeIdentity):
+                return fact
+    except ValueError:
+        pass
+    return None
+
+
+def _now_and_uptime(told: NodeIdentity | None) -> tuple[datetime, float] | None:
+    """Wall clock, in the middle of what it may have been, and uptime of one reading."""
+    if told is None or told.now is None or told.uptime_s is None:
         return None
-    if stamp is None or not 0 <= uptime < 3.2e9:  # a century
-        return None
-    half = 0.0 if stamp[2] else 0.5
-    return _EPOCH_0 + timedelta(seconds=float(f"{stamp[1]}.{stamp[2] or 5}")), uptime, half
+    return told.now + timedelta(seconds=told.now_error_s), told.uptime_s
 
 
 def clock_of(frame: Frame, node: str, sent: datetime, got: datetime) -> Clock:
@@ -176,24 +180,22 @@ def clock_of(frame: Frame, node: str, sent: datetime, got: datetime) -> Clock:
     The node read its clock at some moment between the two: the offset is to the middle, known to
     half the round trip.
     """
-    told = dict(sections(frame.content.decode("utf-8", "replace")))
-    both = _now_and_uptime(frame.content)
-    boot = told.get("/proc/sys/kernel/random/boot_id", "").strip() or None
-    zone = re.match(r"([+-])(\d\d)(\d\d)\s*\Z", told.get("date +%z", ""))
-    seconds = (
-        (int(zone[2]) * 3600 + int(zone[3]) * 60) * (-1 if zone[1] == "-" else 1) if zone else 0
-    )
-    if both is None:
-        return Clock(node=node, boot_id=boot, utc_offset_s=seconds)
+    told = _identity(frame)
+    both = _now_and_uptime(told)
     half = (got - sent) / 2
-    return Clock(
+    known = Clock(
         node=node,
+        boot_id=told.boot_id if told else None,
+        utc_offset_s=(told.utc_offset_s or 0) if told else 0,
+    )
+    if told is None or both is None:
+        return known
+    return replace(
+        known,
         offset_s=round((both[0] - (sent + half)).total_seconds(), 3),
-        error_s=round(half.total_seconds() + both[2], 3),
+        error_s=round(half.total_seconds() + told.now_error_s, 3),
         now=both[0],
         uptime_s=both[1],
-        boot_id=boot[:64] if boot else None,
-        utc_offset_s=seconds,
     )
 
 
@@ -216,4 +218,5 @@ def evidence_of(frame: Frame, node: str, *, path: str) -> Evidence:
         size=len(frame.content),
         open=file.read_bytes if file else bytes,
         file=path or None,
+        window=window_of(str(file.parent), file.name) if file else None,
     )

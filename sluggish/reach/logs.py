@@ -53,6 +53,7 @@ def _evidence(slices: Slices) -> Evidence:
         exit_code=0,
         size=len(content),
         open=lambda: content,
+        window=lambda offset, length: content[offset : offset + length],
         mtime=slices.mtime,
     )
 

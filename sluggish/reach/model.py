@@ -93,6 +93,8 @@ class Transport(Protocol):
     """A way to run the script on one node. Stateless between nodes but for shared gateways."""
 
     name: str
+    at_once: int | None
+    """Most connections that it may make at one time; None: as many as the round allows."""
 
     def run(
         self,

@@ -29,6 +29,7 @@ class OpenSshTransport:
 
     template: Sequence[str] = DEFAULT
     name: str = "openssh"
+    at_once: int | None = None
     env: dict[str, str] | None = None
     _children: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -43,7 +43,7 @@ def srun(job: str, uid: int | None) -> OpenSshTransport | NoSrun:
     if uid is None or me not in (0, uid):
         return NoSrun(why="only the job's owner may run a step in it")
     if me == uid:
-        return OpenSshTransport(template=step, name="srun", env=env)
+        return OpenSshTransport(template=step, name="srun", at_once=LAUNCHES, env=env)
     try:
         owner = pwd.getpwuid(uid)
     except KeyError:
@@ -51,4 +51,4 @@ def srun(job: str, uid: int | None) -> OpenSshTransport | NoSrun:
     become = ("setpriv", f"--reuid={uid}", f"--regid={owner.pw_gid}", "--init-groups", "--")
     own = {name: env[name] for name in OURS if name in env}
     own |= {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}
-    return OpenSshTransport(template=(*become, *step), name="srun", env=own)
+    return OpenSshTransport(template=(*become, *step), name="srun", at_once=LAUNCHES, env=own)

@@ -76,6 +76,7 @@ class SshTransport:
     auth_s: float = AUTH_S
     banner_s: float = BANNER_S
     name: str = "ssh"
+    at_once: int | None = None
     _open: dict[int, _Open] = field(default_factory=dict)
     _gates: dict[tuple[str, ...], _Gate] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -3,10 +3,12 @@
 Nodes are real shells on this machine; only how they connect is played.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,8 @@ from sluggish.reach.greeting import Greeting
 from sluggish.reach.local import local
 from sluggish.reach.model import Answer, Ask, Frame, Progress
 from sluggish.reach.openssh import OpenSshTransport
+from sluggish.reach.srun import srun
+from sluggish.reach.ssh import SshTransport
 
 
 class Lines:
@@ -40,6 +44,7 @@ class Slow:
     """Connects in `hands_s`, then the session lasts `session_s`."""
 
     name = "slow"
+    at_once: int | None = None
 
     def __init__(self, hands_s: float, session_s: float) -> None:
         self._hands_s, self._session_s = hands_s, session_s
@@ -203,10 +208,16 @@ def test_a_fault_of_our_own_parser_is_no_broken_connection() -> None:
     assert (answer.failure, "a bug of ours" in answer.says) == ("not run", True)
 
 
-@pytest.mark.parametrize(("name", "most"), [("srun", 16), ("ssh", 32)])
-def test_slurm_is_asked_for_sixteen_steps_at_a_time(tmp_path: Path, name: str, most: int) -> None:
+def ways() -> list[Any]:
+    step = srun("7", os.geteuid())
+    assert isinstance(step, OpenSshTransport)
+    return [(step, 16), (SshTransport(), 32)]
+
+
+@pytest.mark.parametrize(("way", "most"), ways(), ids=["srun", "ssh"])
+def test_slurm_is_asked_for_sixteen_steps_at_a_time(tmp_path: Path, way: Any, most: int) -> None:
     transport = Slow(0.3, 0.0)
-    transport.name = name
+    transport.at_once = way.at_once
     nodes = tuple(f"n{i}" for i in range(40))
     look = Look(folder=tmp_path, nodes=nodes, job=None)
     ask_round(look, nodes, lambda _: Ask(), transport, (), Limits(), None)
