@@ -82,19 +82,17 @@ def diagnose(
 
     Runs and changes nothing.
     """
-    from dataclasses import replace
-
     from sluggish.cli.diagnose import run, run_live
 
     if bool(paths) == bool(job):
         raise typer.BadParameter("give either --job ID or the PATHs of recorded evidence")
     if job:
         from sluggish.cli.live import wish
+        from sluggish.config import load
 
-        wanted, config = wish(job, window, sudo=sudo, poke=poke)
-        config = replace(config, cloud=config.cloud or cloud)
-        way = transport or config.transport
-        code = run_live(wanted, transport=way, config=config, as_json=as_json, explain=explain)
+        config = load().config
+        wanted = wish(job, config, transport=transport, window_s=window, sudo=sudo, poke=poke)
+        code = run_live(wanted, config, as_json=as_json, explain=explain, cloud=cloud)
     else:
         code = run(paths or [], as_json=as_json, explain=explain, cloud=cloud)
     raise typer.Exit(code)
@@ -117,10 +115,11 @@ def collect(
     """Save the evidence of a job as a bundle, to be diagnosed anywhere. Changes nothing."""
     from sluggish.cli.collect import run
     from sluggish.cli.live import wish
+    from sluggish.config import load
 
-    wanted, config = wish(job, window, sudo=sudo, poke=poke)
-    way = transport or config.transport
-    raise typer.Exit(run(wanted, out, transport=way, config=config, anonymous=anonymize))
+    config = load().config
+    wanted = wish(job, config, transport=transport, window_s=window, sudo=sudo, poke=poke)
+    raise typer.Exit(run(wanted, out, config, anonymous=anonymize))
 
 
 @app.command()

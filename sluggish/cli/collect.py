@@ -19,8 +19,7 @@ from sluggish.evidence.model import Bundle
 from sluggish.evidence.save import save
 from sluggish.evidence.source import EvidenceError
 from sluggish.probes import PROBES
-from sluggish.reach import pick
-from sluggish.reach.choose import NAMES, choose
+from sluggish.reach.choose import choose
 from sluggish.reach.model import Transport
 from sluggish.reach.slurm import SlurmView
 from sluggish.reach.srun import NoSrun
@@ -38,31 +37,28 @@ class Kept:
     taken: Taken
 
 
-def run(wanted: Wanted, out: Path, *, transport: str, config: Config, anonymous: bool) -> int:
+def run(wanted: Wanted, out: Path, config: Config, *, anonymous: bool) -> int:
     """Take a look at a job and save it as a bundle; nothing is judged."""
     if os.path.lexists(out):
         raise EvidenceError(f"{out}: is there already; give another name")
     notes = Notes(PROBES)
-    kept = _collected(wanted, out, transport, config, notes, anonymous=anonymous)
+    kept = _collected(wanted, out, config, notes, anonymous=anonymous)
     if kept is None:
         return EXIT_NOTHING
     print(kept.path)
     return STOPPED if kept.taken.stopped else 0
 
 
-def collected(wanted: Wanted, *, transport: str, config: Config) -> Kept | None:
+def collected(wanted: Wanted, config: Config) -> Kept | None:
     """A look saved in the state directory; None where Slurm knows no such job."""
     notes = Notes(PROBES)
     now = datetime.now(UTC)
     try:
-        job = pick.job_id(wanted.job).job
-        where = place(job, now, env=os.environ, configured=config.state.dir)
+        where = place(wanted.job.job, now, env=os.environ, configured=config.state.dir)
     except NoPlace as problem:
         raise EvidenceError(str(problem)) from None
-    except ValueError as problem:
-        raise EvidenceError(str(problem)) from None
     notes.say(where.notes)
-    kept = _collected(wanted, where.path, transport, config, notes, own=True)
+    kept = _collected(wanted, where.path, config, notes, own=True)
     limits = {"max_mb": config.state.max_mb, "max_days": config.state.max_days}
     prune(where.root, keep=kept.path if kept else where.path, now=now, **limits)
     return kept
@@ -71,22 +67,16 @@ def collected(wanted: Wanted, *, transport: str, config: Config) -> Kept | None:
 def _collected(
     wanted: Wanted,
     out: Path,
-    transport: str,
     config: Config,
     notes: Notes,
     *,
     anonymous: bool = False,
     own: bool = False,
 ) -> Kept | None:
-    if transport not in NAMES:
-        raise EvidenceError(f"--transport {transport}: one of {', '.join(NAMES)}")
     with _spool(out.parent) as folder:
-        way = partial(_transport, name=transport, config=config, notes=notes)
+        way = partial(_transport, name=wanted.transport, config=config, notes=notes)
         notes.say(f"saving evidence to {out}: do not cancel the job yet")
-        try:
-            taken = take(wanted, folder, way, notes)
-        except ValueError as problem:
-            raise EvidenceError(str(problem)) from None
+        taken = take(wanted, folder, way, notes)
         if taken.view.job is None and not taken.view.nodes:
             _nothing(taken.view)
             return None

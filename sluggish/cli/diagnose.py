@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sluggish.causes import EXIT_CODES, EXIT_NOTHING
@@ -31,28 +30,33 @@ def run(
         nothing(bundle)
         if not as_json:
             return EXIT_NOTHING
-    config = settings().config
-    config = replace(config, cloud=config.cloud or cloud)
-    return report(bundle, as_json=as_json, explain=explain, config=config)
+    return report(bundle, as_json=as_json, explain=explain, cloud=cloud)
 
 
-def run_live(
-    wanted: Wanted, *, transport: str, config: Config, as_json: bool, explain: bool
-) -> int:
+def run_live(wanted: Wanted, config: Config, *, as_json: bool, explain: bool, cloud: bool) -> int:
     """Look at a job on its cluster, keep the evidence, print what the saved bundle says."""
     from sluggish.cli.collect import STOPPED, collected
 
-    kept = collected(wanted, transport=transport, config=config)
+    kept = collected(wanted, config)
     if kept is None:
         return EXIT_NOTHING
-    code = report(load([str(kept.path)], PROBES), as_json=as_json, explain=explain, config=config)
+    bundle = load([str(kept.path)], PROBES)
+    code = report(bundle, as_json=as_json, explain=explain, cloud=cloud, config=config)
     return STOPPED if kept.taken.stopped else code
 
 
-def report(bundle: Bundle, *, as_json: bool, explain: bool, config: Config | None = None) -> int:
+def report(
+    bundle: Bundle,
+    *,
+    as_json: bool,
+    explain: bool,
+    cloud: bool = False,
+    config: Config | None = None,
+) -> int:
     """Print the diagnosis of a bundle."""
     config = config or settings().config
-    diagnosis = diagnose(bundle, mapper(), cloud=config.cloud, reason=config.reason_template)
+    cloud = cloud or config.cloud
+    diagnosis = diagnose(bundle, mapper(), cloud=cloud, reason=config.reason_template)
     if as_json:
         from sluggish.report.json import render
 

@@ -6,18 +6,21 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sluggish.cli.notes import Notes
-from sluggish.config import Config, load
-from sluggish.correlate.ras_gate import why_not_ask_ras
+from sluggish.config import Config
+from sluggish.correlate.ras_gate import why_not_ask_ras, why_not_this_version
 from sluggish.diagnose import gather
 from sluggish.evidence.model import Evidence
 from sluggish.evidence.open import text_of
-from sluggish.facts.origin import Origin
+from sluggish.evidence.source import EvidenceError
+from sluggish.facts.store import parsed, read
 from sluggish.hostlist import fold
 from sluggish.probes import PROBES, job_log
 from sluggish.reach import slurm
+from sluggish.reach.choose import NAMES
 from sluggish.reach.collect import Limits, Look, ask_round
 from sluggish.reach.logs import not_here, read_logs
 from sluggish.reach.model import Ask, Progress, Transport
+from sluggish.reach.pick import JobId, job_id
 from sluggish.reach.slurm import SlurmView
 from sluggish.report import live
 
@@ -28,7 +31,8 @@ OVER = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "NODE_FA
 class Wanted:
     """What a person asked for, with the configuration behind it."""
 
-    job: str
+    job: JobId
+    transport: str = "auto"
     window_s: float = 10.0
     probe_s: float = 8.0
     sudo: bool = False
@@ -36,21 +40,30 @@ class Wanted:
     limits: Limits = field(default_factory=Limits)
 
 
-def wish(job: str, window_s: float | None, *, sudo: bool, poke: bool) -> tuple[Wanted, Config]:
-    """What the command line asks for over what the configuration says."""
-    config = load().config
+def wish(
+    job: str, config: Config, *, transport: str | None, window_s: float | None, sudo: bool,
+    poke: bool,
+) -> Wanted:  # fmt: skip
+    """What the command line asks for over the configuration; EvidenceError for no job id."""
+    try:
+        known = job_id(job)
+    except ValueError as problem:
+        raise EvidenceError(str(problem)) from None
+    way = transport or config.transport
+    if way not in NAMES:
+        raise EvidenceError(f"--transport {way}: one of {', '.join(NAMES)}")
     limits = Limits(
         workers=config.ssh.workers, connect_rate=config.ssh.rate, overall_s=config.deadline_s
     )
-    wanted = Wanted(
-        job=job,
+    return Wanted(
+        job=known,
+        transport=way,
         window_s=config.window_s if window_s is None else window_s,
         probe_s=config.probe_s,
         sudo=sudo or config.sudo,
         poke=poke,
         limits=limits,
     )
-    return wanted, config
 
 
 @dataclass(slots=True)
@@ -79,16 +92,14 @@ def take(
     look = Look(folder=folder, nodes=view.nodes, job=view.asked.job)
     look.add(view.evidence)
     taken = Taken(look=look, view=view, taken_at=now)
-    logs: tuple[Evidence, ...] = ()
     try:
-        logs = read_logs(view.log_paths, view.uid)
-        _tell_logs(logs, notes)
-        _ask_nodes(wanted, view, look, transport_for, not_here(logs), notes)
-        logs = read_logs(view.log_paths, view.uid)  # again: whether it steps shows at the end
+        look.logs = read_logs(view.log_paths, view.uid)
+        _tell_logs(look.logs, notes)
+        _ask_nodes(wanted, view, look, transport_for, notes)
+        look.logs = read_logs(view.log_paths, view.uid)  # whether it steps shows at the end
     except KeyboardInterrupt:
         taken.stopped = True
         notes.say("stopped: the verdict rests on what has come home so far")
-    look.add(logs)
     taken.taken_at = datetime.now(UTC)
     return taken
 
@@ -108,10 +119,7 @@ def _tell_logs(logs: tuple[Evidence, ...], notes: Notes) -> None:
         if log.error:
             notes.say(f"log {log.stderr or log.error}")
             continue
-        try:
-            facts += job_log.parse(str(text_of(log, job_log)), Origin(path=log.path))
-        except ValueError:
-            continue
+        facts += parsed(None, log, job_log, {}, text_of).found
     newest = max((log.mtime for log in logs if log.mtime), default=None)
     if facts or newest:
         notes.say(live.of_log(facts, datetime.now(UTC), newest))
@@ -122,7 +130,6 @@ def _ask_nodes(
     view: SlurmView,
     look: Look,
     transport_for: Callable[[SlurmView], Transport],
-    logs: tuple[str, ...],
     notes: Notes,
 ) -> None:
     if not view.nodes:
@@ -148,7 +155,8 @@ def _ask_nodes(
 
     try:
         # logs that lie on a node's own disk lie on the first one: the batch script ran there
-        with_logs = {view.nodes[0]: replace(ask, logs=logs)} if logs else {}
+        elsewhere = not_here(look.logs)
+        with_logs = {view.nodes[0]: replace(ask, logs=elsewhere)} if elsewhere else {}
         nodes, limits = view.nodes, wanted.limits
         ask_round(look, nodes, lambda n: with_logs.get(n, ask), transport, PROBES, limits, tell)
         notes.folded()
@@ -162,9 +170,9 @@ def _ask_ras(wanted: Wanted, look: Look, ask: Ask, transport: Transport, notes: 
     alive = [node for node, answer in look.answers.items() if answer.failure is None]
     if not alive or wanted.window_s <= 0:
         return
-    why = why_not_ask_ras(gather(look.bundle(PROBES, datetime.now(UTC)), PROBES))
-    if why and not wanted.poke:
-        look.add([_not_asked("nccl_ras", why)])
+    why = None if wanted.poke else _why_not_ask(look)
+    if why:
+        look.add([Evidence(node=None, probe="nccl_ras", path="", error="not asked", stderr=why)])
         return
     again = replace(ask, probes=("nccl_ras",), ras=True, window_s=5.0, poke=False)
     notes.say(f"asking NCCL RAS on {alive[0]}")
@@ -172,5 +180,9 @@ def _ask_ras(wanted: Wanted, look: Look, ask: Ask, transport: Transport, notes: 
     ask_round(look, alive[:1], lambda _: again, transport, PROBES, limits, tell=None)
 
 
-def _not_asked(probe: str, why: str) -> Evidence:
-    return Evidence(node=None, probe=probe, path="", error="not asked", stderr=why)
+def _why_not_ask(look: Look) -> str | None:
+    """The version, which the logs tell, mostly says no: then nothing else need be read."""
+    bundle = look.bundle(PROBES, datetime.now(UTC))
+    logs = tuple(item for item in bundle.evidence if item.probe == job_log.ID)
+    told = read(replace(bundle, evidence=logs), (job_log,), text_of)
+    return why_not_this_version(told) or why_not_ask_ras(gather(bundle, PROBES))

@@ -9,7 +9,7 @@ from types import ModuleType
 
 from sluggish.evidence.model import Clock, Evidence
 from sluggish.evidence.open import text_of
-from sluggish.facts.store import on_our_clock, origin_of, shift_of
+from sluggish.facts.store import parsed
 from sluggish.reach.model import Answer, Progress
 from sluggish.report import live
 
@@ -72,14 +72,7 @@ class Notes:
                 self.say(f"on {len(nodes)} nodes: {words}")
 
     def _decisive(self, made: Evidence, clock: Clock | None) -> list[str]:
-        probe = self._probes[made.probe]
-        shift = shift_of(clock)
-        now = datetime.now(UTC)
-        found: list[object] = []
-        try:
-            origin = origin_of(made, None, {made.node or "": clock} if clock else {})
-            for fact in probe.parse(text_of(made, probe), origin):
-                found.append(on_our_clock(fact, shift) if shift else fact)
-        except (ValueError, OSError):
-            pass  # the diagnosis says what was not understood
-        return list(live.decisive(found, now))
+        """What was not understood is left to the diagnosis."""
+        clocks = {clock.node: clock} if clock else {}
+        found = parsed(None, made, self._probes[made.probe], clocks, text_of).found
+        return list(live.decisive(found, datetime.now(UTC)))

@@ -92,11 +92,11 @@ def read(
     by_id = {probe.ID: probe for probe in probes}
     clocks = {clock.node: clock for clock in bundle.clocks}
 
-    def parsed(item: Evidence) -> Parsed:
+    def one(item: Evidence) -> Parsed:
         probe = by_id.get(item.probe)
-        return _parsed(bundle, item, probe, clocks, text_of) if probe else Parsed(found=[])
+        return parsed(bundle, item, probe, clocks, text_of) if probe else Parsed(found=[])
 
-    outcomes = list(zip(bundle.evidence, mapper(parsed, bundle.evidence), strict=True))
+    outcomes = list(zip(bundle.evidence, mapper(one, bundle.evidence), strict=True))
     whole = {_asked(item) for item, outcome in outcomes if _is_whole(item, outcome)}
     for item, outcome in outcomes:
         probe = by_id.get(item.probe)
@@ -122,13 +122,14 @@ def _is_whole(item: Evidence, outcome: Parsed | Lost) -> bool:
     return not item.error and isinstance(outcome, Parsed) and outcome.why is None
 
 
-def _parsed(
-    bundle: Bundle,
+def parsed(
+    bundle: Bundle | None,
     item: Evidence,
     probe: ModuleType,
     clocks: dict[str, Clock],
     text_of: Callable[[Evidence, ModuleType], Any],
 ) -> Parsed:
+    """One piece of evidence through its probe, on our clock; without a bundle while one is made."""
     if item.error and not item.size:
         return Parsed(found=[], why=_say(item))
     found: list[Any] = []

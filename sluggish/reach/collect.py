@@ -15,7 +15,6 @@ from sluggish.reach.fanout import ask_all
 from sluggish.reach.frames import Frames, clock_of, evidence_of
 from sluggish.reach.model import Answer, Ask, Frame, Progress, Transport
 from sluggish.reach.script import build
-from sluggish.reach.srun import LAUNCHES
 
 
 @dataclass(slots=True)
@@ -27,6 +26,8 @@ class Look:
     nodes: tuple[str, ...]
     job: str | None
     evidence: list[Evidence] = field(default_factory=list)
+    logs: tuple[Evidence, ...] = ()
+    """The job's logs as they were last read here: they are read again at the end of a look."""
     clocks: dict[str, Clock] = field(default_factory=dict)
     answers: dict[str, Answer] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -34,7 +35,7 @@ class Look:
     _sent: dict[str, datetime] = field(default_factory=dict)
 
     def add(self, items: Iterable[Evidence]) -> None:
-        """Evidence that is no node's frame: Slurm's answers, slices of the job's logs."""
+        """Evidence that is no node's frame: Slurm's answers, what was not asked and why."""
         with self._lock:
             self.evidence += items
 
@@ -70,7 +71,7 @@ class Look:
     def bundle(self, probes: Sequence[ModuleType], taken_at: datetime) -> Bundle:
         """Everything so far as a Bundle; a node without an answer is there with the reason."""
         with self._lock:
-            evidence = list(self.evidence)
+            evidence = [*self.evidence, *self.logs]
         for node in self.nodes:
             evidence += _silence(node, self.answers.get(node), evidence)
         order = {probe.ID: number for number, probe in enumerate(probes)}
@@ -142,13 +143,12 @@ def ask_round(
         if tell:
             tell(event, made)
 
-    most = LAUNCHES if transport.name == "srun" else None
     return ask_all(
         nodes,
         lambda node: scripts[asks[node]],
         transport,
         frames=lambda: Frames(boundary, cap_bytes),
-        workers=min(limits.workers, most) if most else limits.workers,
+        workers=min(limits.workers, transport.at_once or limits.workers),
         rate=limits.connect_rate,
         deadline_s=limits.node_s + window_s,
         overall_s=limits.overall_s + window_s,

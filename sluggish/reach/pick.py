@@ -25,6 +25,9 @@ class JobId:
     step: str | None = None
     """The number behind the dot: the user says which step is the training."""
 
+    def __str__(self) -> str:
+        return f"{self.job}.{self.step}" if self.step else self.job
+
     @property
     def base(self) -> str:
         return re.split(r"[_+]", self.job)[0]
