@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from sluggish.facts.origin import Origin
 from sluggish.hostlist import expand
+from sluggish.probes import topology
 
 from . import cluster
 from .cluster import Lab
@@ -73,7 +75,9 @@ def test_a_running_job_has_nodes_owner_step_and_log(lab: Lab, user: str | None) 
     assert view["job"]["gpus_per_node"] == 8
     assert view["log_paths"] == [f"/home/alice/llm 70b-{job}-{view['nodes'][0]}.out"]
     assert {state["node"] for state in view["node_states"]} == set(view["nodes"])
-    assert view["leaves"][view["nodes"][0]].startswith("leaf")
+    tree = topology.parse(view["evidence"]["topology"][2], Origin())
+    leaves = {node: one.name for one in tree if one.level == 0 for node in one.nodes}
+    assert leaves[view["nodes"][0]].startswith("leaf")
     assert view["notes"] == []
     assert view["first_s"] < 1.0
     assert {"slurm_job", "slurm_node", "squeue", "topology"} == set(view["evidence"])
