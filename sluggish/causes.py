@@ -74,7 +74,7 @@ SUBTYPES: dict[Cause, tuple[str, ...]] = {
     Cause.APP_CRASH: ("exception", "signal", "exit", "app_xid"),
     Cause.CONFIG: (
         "interface", "hca_gid", "hca_mismatch", "p2p_acs", "limits", "library_bug", "launch",
-        "timeout_short", "version_mismatch",
+        "timeout_short", "version_mismatch", "environment",
     ),
     Cause.STRAGGLER: ("slow_gpu", "slow_host", "slow_link", "late_rank"),
     Cause.PROGRESSING: ("steady", "start_up", "checkpoint", "evaluation"),
@@ -100,3 +100,4 @@ EXIT_CODES: dict[Cause, int] = {
 }
 EXIT_USAGE = 2
 EXIT_NOTHING = 30  # nothing could be collected or recognised
+EXIT_UNFIT = 40  # preflight: not fit to start

@@ -400,6 +400,7 @@ def _permuter(seed: int) -> Callable[[bytes], bytes]:
 # rules ------------------------------------------------------------------------------------------
 
 CARRIES = {
+    "CFG-ENV": "nccl_env_odd",
     "CFG-GID": "hca_gid",
     "CFG-HCASET": "hca_set",
     "CFG-IFACE": "nccl_init_hang",

@@ -112,6 +112,18 @@ class NcclInit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NcclSetting:
+    """NCCL says that one of its settings was taken from the environment."""
+
+    node: str | None
+    pid: int | None
+    rank: int | None
+    name: str
+    value: str
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
     """A version that the log prints."""
 

@@ -1,4 +1,4 @@
-"""NCCL's communicator init lines: rank -> host, pid, device, PCI id. START alone: hung in init.
+"""NCCL's start: rank -> host, pid, device, PCI id; its version; its settings. START alone: hung.
 
 Formats: NVIDIA/nccl src/init.cc, tags v2.4 to v2.30.
 """
@@ -6,11 +6,11 @@ Formats: NVIDIA/nccl src/init.cc, tags v2.4 to v2.30.
 import re
 from collections.abc import Iterable, Iterator
 
-from sluggish.facts.log import NcclInit, Version
+from sluggish.facts.log import NcclInit, NcclSetting, Version
 from sluggish.loglines.line import Line
 from sluggish.loglines.nccl_prefix import nccl_prefix
 
-NEEDLES: tuple[bytes, ...] = (b" nranks ", b"NCCL version ")
+NEEDLES: tuple[bytes, ...] = (b" nranks ", b"NCCL version ", b" set by environment to ")
 
 # comm 0x55d rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 5d000 commId 0x9a - Init COMPLETE   (2.19)
 # ncclCommInitRank comm 0x55d rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 5d000 commId ... (2.21)
@@ -25,11 +25,24 @@ _COMM = re.compile(r"commId (0x[0-9a-f]{1,32})")
 # NCCL version 2.27.7+cuda12.9      gpu-01:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4
 _VERSION = re.compile(r"NCCL version (\d{1,3}\.\d{1,3}\.\d{1,3})")
 
+# gpu-01:1801:1801 [6] NCCL INFO NCCL_ALGO set by environment to ring,tree       (public logs, 2.21)
+# gpu-01:1801:1801 [6] NCCL INFO NCCL_IB_TIMEOUT set by environment to 22. (src/misc/param.cc, 2.19)
+_SETTING = re.compile(r"(?P<name>NCCL_[A-Z0-9_]{1,60}) set by environment to (?P<value>\S{1,200})")
 
-def parse(lines: Iterable[Line]) -> Iterator[NcclInit | Version]:
-    """One fact a communicator and rank, START and COMPLETE apart; each version once a node."""
+
+def parse(lines: Iterable[Line]) -> Iterator[NcclInit | NcclSetting | Version]:
+    """One fact a communicator and rank, START and COMPLETE apart.
+
+    Each version comes once a node, each setting once a process.
+    """
     versions: set[object] = set()
+    settings: set[object] = set()
     for line in lines:
+        if " set by environment to " in line.text and (setting := _setting(line)):
+            key = (setting.node, setting.pid, setting.name, setting.value)
+            if key not in settings:
+                settings.add(key)
+                yield setting
         version = _VERSION.search(line.text[:2000]) if "NCCL version" in line.text else None
         if version:
             told = nccl_prefix(line.text)
@@ -66,6 +79,23 @@ def _init(line: Line) -> Iterator[NcclInit]:
         pci=bus_id(found["bus"]) if found["bus"] else None,
         comm=comm[1] if comm else None,
         complete="Init COMPLETE" in text,
+        line=line.raw[:400],
+    )
+
+
+def _setting(line: Line) -> NcclSetting | None:
+    told = nccl_prefix(line.text)
+    found = _SETTING.match(told.msg[:400].strip()) if told else None
+    if told is None or found is None:
+        return None
+    value = found["value"]
+    number = value.removesuffix(".")  # NCCL ends the sentence behind a number only
+    return NcclSetting(
+        node=told.host or line.node,
+        pid=told.pid,
+        rank=line.rank,
+        name=found["name"],
+        value=number if number.lstrip("-").isdecimal() else value,
         line=line.raw[:400],
     )
 

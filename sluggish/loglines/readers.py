@@ -12,7 +12,7 @@ from sluggish.facts.fabric import (
     NcclNetwork,
     NcclTrouble,
 )
-from sluggish.facts.log import NcclInit
+from sluggish.facts.log import NcclInit, NcclSetting
 from sluggish.loglines import (
     frameworks,
     launch,
@@ -34,7 +34,7 @@ READERS: tuple[Reader, ...] = (
 """Those that need nothing but lines; progress and launch are called with more."""
 FACTS: tuple[type, ...] = (
     NcclAddress, NcclAsyncEvent, NcclCompletion, NcclHcas, NcclNetwork, NcclTrouble, NcclInit,
-    WatchdogTimeout, Fingerprint,
+    NcclSetting, WatchdogTimeout, Fingerprint,
 )  # fmt: skip
 """What the readers of NCCL and of the watchdog yield."""
 NEEDLES: tuple[bytes, ...] = tuple(

@@ -179,6 +179,7 @@ TREE: tuple[Question, ...] = (
             "CFG-LAUNCH": "launch",
             "CFG-TIMEOUT": "timeout_short",
             "CFG-VERSIONS": "version_mismatch",
+            "CFG-ENV": "environment",
         },
     ),
     Question(

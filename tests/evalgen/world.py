@@ -184,6 +184,8 @@ class Node:
     smi: str = ""
     """"" answers; `stuck` never returns; else the text that comes instead."""
     slurmd_at: float | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    """What its image or profile sets in every rank beside the job's own environment."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -166,6 +166,7 @@ def environ(world: World, rank: Rank) -> dict[str, str]:
         "MASTER_ADDR": world.nodes[0].name,
         "MASTER_PORT": "29500",
         **world.env,
+        **rank.node.env,
     }
 
 

@@ -53,6 +53,9 @@ def nccl_init(world: World, comms: Iterable[Comm] = (), *, ranks: set[int] | Non
         if ranks is not None and rank.rank not in ranks:
             continue
         say = _speaker(world, rank)
+        for name, value in {**world.env, **rank.node.env}.items():
+            if name.startswith("NCCL_") and not name.startswith("NCCL_DEBUG"):
+                say(t + 0.1, f"{name} set by environment to {value}", main=True)
         say(t + 0.1, f"Bootstrap: Using ens41f0np0:{rank.node.addr}<0>", main=True)
         say(t + 0.2, "cudaDriverVersion " + str(int(float(world.cuda) * 1000)), main=True)
         names = rank.hcas

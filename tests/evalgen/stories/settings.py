@@ -269,6 +269,33 @@ def socket_fallback() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def nccl_env_odd() -> tuple[World, Expected]:
+    """Form of the lines: NVIDIA/nccl src/misc/param.cc; the fault: NVIDIA/nccl issues 626, 1136."""
+    world = _world(
+        "nccl_env_odd", model="H100", nodes=["me-1", "me-2", "me-3", "me-4"], job_id="5150",
+        age_s=1500, taken_at=epoch("2026-09-14T10:05:00Z"), timeout_s=3600,
+    )  # fmt: skip
+    node = world.nodes[2]
+    node.env = {"NCCL_PROTO": "Simple", "NCCL_HOSTID": "rack-7"}
+    g = everybody(world)
+    comms_of(world, [g], before=0)
+    ops: list[Op] = [barrier(g), sync(), compute(0.2), all_gather(g, 4_194_304), sync()]
+    t = world.taken_at - 1400
+    run(world, {r.rank: ops for r in world.ranks}, (g,), starts_at=t, buffer_size=2000,
+        broken=dict.fromkeys(range(32), t))  # fmt: skip
+    world.stalled_at = t + 0.1
+    main_stacks(world)
+    joblog.start(world)
+    joblog.nccl_init(world, world.comms)
+    joblog.info(world, t, "model ready, starting epoch 0")
+    return world, Expected(
+        cause="config", subtype="environment", culprits=[whole(node)], phase="first step",
+        told="An old benchmark left NCCL_PROTO=Simple in a profile of the third node: its ranks "
+        "plan another protocol than the others, the first collective over nodes never ends.",
+        must_not=[*_SOUND, "rank_desync", "data_stall"],
+    )  # fmt: skip
+
+
 def first_step_compile() -> tuple[World, Expected]:
     world = _world(
         "first_step_compile", nodes=["tc-1", "tc-2"], job_id="808", age_s=430,
@@ -326,5 +353,5 @@ def duplicate_gpu() -> tuple[World, Expected]:
 
 STORIES = (
     duplicate_gpu, p2p_acs, library_bug, timeout_short, hca_gid, roce_gid_odd, imex_broken,
-    socket_fallback, first_step_compile,
+    socket_fallback, nccl_env_odd, first_step_compile,
 )  # fmt: skip
