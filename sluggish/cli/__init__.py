@@ -164,6 +164,40 @@ def explain(
     raise typer.Exit(run(topic))
 
 
+@app.command()
+def preflight(
+    counts: Annotated[
+        Path | None,
+        typer.Option("--counts", metavar="FILE", help="Blocks a rank: CSV, JSON, .npy, Arrow."),
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", metavar="GLOB", help="Files a rank, counted by lines or rows."),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", min=1, metavar="B", help="Blocks a batch.")
+    ] = None,
+    grad_accum: Annotated[
+        int, typer.Option("--grad-accum", min=1, metavar="A", help="Batches a step.")
+    ] = 1,
+    drop_last: Annotated[
+        bool, typer.Option("--drop-last", help="The last partial batch is left out.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
+) -> None:
+    """Tell before the start whether a job is fit to run: steps a rank. Exit 40 where not."""
+    from sluggish.cli.preflight import run_counts
+    from sluggish.preflight.counts import Plan
+
+    asked = [bool(counts), bool(dataset)]
+    if sum(asked) != 1:
+        raise typer.BadParameter("give one of --counts FILE or --dataset GLOB")
+    if batch_size is None:
+        raise typer.BadParameter("--batch-size is needed: blocks become steps by it")
+    plan = Plan(batch_size=batch_size, grad_accum=grad_accum, drop_last=drop_last)
+    raise typer.Exit(run_counts(counts, dataset, plan, as_json=as_json))
+
+
 settings = typer.Typer(help="The site's settings.", no_args_is_help=True)
 app.add_typer(settings, name="config")
 
