@@ -47,6 +47,9 @@ def test_the_steps_of_each_run_stay_with_their_run() -> None:
         ("MIXED@", "MIXED", ("REBOOT_REQUESTED",)),
         ("idle~", "IDLE", ("POWERED_DOWN",)),
         ("ALLOCATED$", "ALLOCATED", ("MAINTENANCE",)),
+        ("MIXED-", "MIXED", ("PLANNED",)),
+        ("IDLE+CLOUD+POWERED_DOWN", "IDLE", ("CLOUD", "POWERED_DOWN")),
+        ("DOWN#+INVALID_REG", "DOWN", ("INVALID_REG", "POWERING_UP")),
         ("MIXED", "MIXED", ()),
     ],
 )
@@ -64,6 +67,9 @@ def test_marks_and_flags_of_a_node_state(text: str, state: str, flags: tuple[str
         ("gpu:a100:4,gpu:v100:2", 6),
         ("gpu", 1),
         ("gpu_mem:16280,gpu:1", 1),
+        ("gpu:1g.10gb:2", 2),
+        ("gpu:(null):8(IDX:0-3,5-8)", 8),
+        ("gpu:h100:0(IDX:N/A)", 0),
         ("shard:8", None),
         ("(null)", None),
         (None, None),
@@ -89,6 +95,18 @@ def test_any_text_is_an_aware_time_or_none(text: str, offset: int) -> None:
     assert found is None or found.tzinfo is UTC
     span = seconds(text)
     assert span is None or span >= 0
+
+
+COMMENTED = (
+    "JobId=4 JobName=a UserId=a(5) GroupId=a(5) JobState=RUNNING NodeList=n2 NumNodes=1 "
+    "Command=/x WorkDir=/w Comment=b StdOut=/etc/passwd StdErr=/etc/shadow  "
+    "StdErr=/w/a.err StdIn=/dev/null StdOut=/w/a.out TresPerNode=gres/gpu:1"
+)
+
+
+def test_a_comment_does_not_name_the_log() -> None:
+    (job,) = jobs(COMMENTED, 0)
+    assert (job.stdout_path, job.stderr_path) == ("/w/a.out", "/w/a.err")
 
 
 HEAD = "JobId=4 HetJobId=3 HetJobOffset=1 JobName=wrap HetJobIdSet=3-4 UserId=a(5) GroupId=a(5) "

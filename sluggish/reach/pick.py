@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sluggish.job import Job, Neighbour, Step, current
 from sluggish.slurmtext.fields import records
@@ -14,6 +14,7 @@ from sluggish.text import safe
 ALIVE = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
 WELL = ("COMPLETED", "PENDING")
 _ID = re.compile(r"(\d{1,10})(?:_(\d{1,9})|\+(\d{1,9}))?(?:\.(\d{1,9}))?\Z", re.ASCII)
+_STEP_NUMBER = re.compile(r"\.(\d{1,9})(?:\+\d{1,9})?\Z", re.ASCII)
 _ROW_ID = re.compile(r"^(\d+(?:_\d+|\+\d+)?)[.|]", re.ASCII)
 
 
@@ -118,15 +119,37 @@ def _meant(asked: JobId, found: Sequence[Job]) -> tuple[list[Job], tuple[str, ..
 
 def training_step(job: Job, wanted: str | None = None) -> Step | None:
     """The step that the user named, else the numeric one with most tasks; of equals the first."""
-    numeric = [step for step in job.steps if step.id.rpartition(".")[2].isdigit()]
+    numeric = [step for step in job.steps if _number(step) is not None]
     if wanted is not None:
-        return next((s for s in numeric if s.id.rpartition(".")[2] == wanted), None)
+        return _whole([step for step in numeric if _number(step) == int(wanted)])
     going = [step for step in numeric if step.state in (None, *ALIVE)] or numeric
+    of_number: dict[tuple[str, int | None], list[Step]] = {}
+    for step in going:
+        of_number.setdefault((step.id.partition(".")[0], _number(step)), []).append(step)
     return max(
-        going,
-        key=lambda s: (s.tasks or 0, len(s.nodes or ()), -int(s.id.rpartition(".")[2])),
+        filter(None, map(_whole, of_number.values())),
+        key=lambda s: (s.tasks or 0, len(s.nodes or ()), -(_number(s) or 0)),
         default=None,
     )
+
+
+def _whole(parts: Sequence[Step]) -> Step | None:
+    """`3.0+0` and `3.0+1` are one launch (`srun a : b`) that Slurm 22.05 lists in two rows."""
+    first = next(iter(parts), None)
+    if first is None or "+" not in first.id.partition(".")[2]:
+        return first
+    return replace(
+        first,
+        id=first.id.rpartition("+")[0],
+        nodes=tuple(dict.fromkeys(node for part in parts for node in part.nodes or ())) or None,
+        tasks=sum(part.tasks or 0 for part in parts) or None,
+    )
+
+
+def _number(step: Step) -> int | None:
+    """`7.0` -> 0, `7.0+1` (a part of a heterogeneous step) -> 0; None for batch, extern, TBD."""
+    match = _STEP_NUMBER.search(step.id)
+    return int(match[1]) if match else None
 
 
 def nodes_of(job: Job | None, step: Step | None, parts: int = 1) -> tuple[tuple[str, ...], str]:
@@ -248,4 +271,4 @@ def failed_steps(job: Job | None, past: Sequence[Job] = ()) -> tuple[Step, ...]:
     """Numeric steps that ended with something else than 0."""
     seen = (*(job.steps if job else ()), *(step for one in past for step in one.steps))
     bad = {s.id: s for s in seen if s.state and s.state not in (*ALIVE, *WELL)}
-    return tuple(s for s in bad.values() if s.id.rpartition(".")[2].isdigit())
+    return tuple(s for s in bad.values() if _number(s) is not None)

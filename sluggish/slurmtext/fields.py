@@ -12,6 +12,8 @@ _KEY = re.compile(r"(?:^|\s)([A-Z][A-Za-z_/]*(?::[A-Za-z:]+)?)=")
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\Z", re.ASCII)
 # `1-02:03:04`, `02:03:04`, `03:04`
 _SPAN = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,6}):)?(\d{1,6}):(\d{1,6})(?:\.\d+)?\Z", re.ASCII)
+# `:b300`, `:1g.10gb`; `:` where the type is `(null)`
+_GPU_TYPE = r":(?:\d{0,4}[A-Za-z][\w.\-]{0,64})?"
 
 
 def records(text: str, head: str) -> list[str]:
@@ -83,16 +85,17 @@ def nodes(value: str | None) -> tuple[str, ...]:
 def gpus(value: str | None) -> int | None:
     """GPUs in a gres or TRES text: `gpu:b300:8(S:0-1)`, `gres/gpu:8`, `cpu=16,gres/gpu=16`.
 
-    A typed entry (`gres/gpu:a100=8`) repeats the untyped one, which is preferred.
+    A typed entry (`gres/gpu:a100=8`, `gpu:1g.10gb:2`, `gpu:(null):8`) repeats the untyped one,
+    which is preferred.
     """
     plain: list[int] = []
     typed: list[int] = []
     for part in re.sub(r"\([^()]*\)", "", value or "").split(","):
         part = re.sub(r"^gres[:/]", "", part.strip())
-        match = re.match(r"gpu(:[A-Za-z][\w.\-]*)?[:=](\d{1,6})\Z", part, re.ASCII)
+        match = re.match(rf"gpu({_GPU_TYPE})?[:=](\d{{1,6}})\Z", part, re.ASCII)
         if match:
             (typed if match[1] else plain).append(int(match[2]))
-        elif re.match(r"gpu(:[A-Za-z][\w.\-]*)?\Z", part, re.ASCII):
+        elif re.match(rf"gpu({_GPU_TYPE})?\Z", part, re.ASCII):
             plain.append(1)
     chosen = plain or typed
     return sum(chosen) if chosen else None

@@ -20,9 +20,17 @@ _NAME = re.compile(
 )
 # two of them in a record: somebody named a job like the fields of another user's
 _OWNER = re.compile(r"\sUserId=[^\s()]{1,64}\(\d{1,10}\)\s{1,8}GroupId=")
-# `Command=/x/train.sh --cfg A=b WorkDir=/x`
-_COMMAND = re.compile(r"(?:^|\s)Command=(.{0,4000}?)(?=\s{1,8}WorkDir=)", re.DOTALL)
-_OWN_LINE = re.compile(r"^(Command|WorkDir|StdErr|StdIn|StdOut|Comment|AdminComment)=", re.ASCII)
+# `Command=/x/train.sh --cfg A=b WorkDir=/x`; from 25.11 on `SubmitLine=` stands between them
+_COMMAND = re.compile(r"(?:^|\s)Command=(.{0,4000}?)(?=\s{1,8}(?:SubmitLine|WorkDir)=)", re.DOTALL)
+# `SubmitLine=sbatch --comment a StdOut=x run.sh WorkDir=/x`
+_SUBMIT_LINE = re.compile(r"\sSubmitLine=.{0,8000}?(?=\s{1,8}WorkDir=)", re.DOTALL)
+_OWN_LINE = re.compile(
+    r"^(Command|SubmitLine|WorkDir|StdErr|StdIn|StdOut"
+    r"|Comment|AdminComment|SystemComment|Extra)=",
+    re.ASCII,
+)
+# `  Nodes=n[1-2] CPU_IDs=0-7 Mem=0 GRES=gpu:h100:8(IDX:0-7)`: one a group of like nodes (-d)
+_HELD = re.compile(r"\sCPU_IDs=\S{0,4000}\s{1,8}Mem=\d{1,20}\s{1,8}GRES=(\S{0,4000})", re.ASCII)
 
 
 def jobs(text: str, utc_offset_s: int) -> tuple[Job, ...]:
@@ -30,9 +38,13 @@ def jobs(text: str, utc_offset_s: int) -> tuple[Job, ...]:
 
     Raises ValueError where there is no record, or a record without a state.
     """
-    found = [_job(record, utc_offset_s) for record in records(_without_steps(text), "JobId=")]
-    if not found:
+    told: dict[str, Job] = {}
+    for record in records(_without_steps(text), "JobId="):
+        job = _job(record, utc_offset_s)
+        told.setdefault(job.raw_id or job.id, job)  # a later one stands in a comment of the first
+    if not told:
         raise ValueError("expected records that begin with JobId=")
+    found = told.values()
     of_job: dict[str, list[Step]] = {}
     for step in steps(text, utc_offset_s):
         of_job.setdefault(step.id.partition(".")[0], []).append(step)
@@ -75,7 +87,7 @@ def _job(record: str, utc_offset_s: int) -> Job:
         nodes=nodes(values.get("NodeList")),
         num_nodes=num_nodes,
         num_tasks=number(values.get("NumTasks")),
-        gpus_per_node=_gpus_per_node(values, num_nodes),
+        gpus_per_node=_gpus_per_node(record, values, num_nodes),
         submitted_at=when(values.get("SubmitTime"), utc_offset_s),
         started_at=None if state in NOT_STARTED else when(values.get("StartTime"), utc_offset_s),
         ended_at=None
@@ -102,7 +114,13 @@ def _values(record: str) -> tuple[str | None, dict[str, str]]:
     command = None
     if not own:
         command, rest = _cut(_COMMAND, rest)
+        rest = _SUBMIT_LINE.sub("", rest, count=1)
     values = fields("\n".join(line for line in rest.splitlines() if line not in own))
+    if not own:  # free text that stands before them, a comment, may imitate them
+        _, mark, end = rest.rpartition(" StdErr=")
+        values |= {
+            k: v for k, v in fields(mark + end).items() if k in ("StdErr", "StdIn", "StdOut")
+        }
     for line in own:
         key, _, value = line.partition("=")
         values[key] = value
@@ -128,8 +146,12 @@ def _id(values: dict[str, str], raw_id: str) -> str:
     return raw_id
 
 
-def _gpus_per_node(values: dict[str, str], num_nodes: int | None) -> int | None:
-    asked = gpus(values.get("TresPerNode")) or gpus(values.get("GRES"))
+def _gpus_per_node(record: str, values: dict[str, str], num_nodes: int | None) -> int | None:
+    """What each node gave, else what was asked for; None where the nodes gave unlike numbers."""
+    held = {gpus(group) for group in _HELD.findall(record)}
+    if len(held) > 1:
+        return None
+    asked = next(iter(held), None) or gpus(values.get("TresPerNode"))
     if asked:
         return asked
     total = gpus(values.get("AllocTRES")) or gpus(values.get("TRES")) or gpus(values.get("ReqTRES"))

@@ -207,3 +207,31 @@ def test_a_hanging_slurm_costs_its_deadline(
     assert view.evidence[0].error == "timeout"
     assert any("no answer in" in note for note in view.notes)
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_the_parts_of_a_launch_with_a_colon_are_one_training_step() -> None:
+    """Recorded on 22.05: `srun a : b` in a plain job."""
+    form = "StepId=3.0+{} UserId=5001 State=RUNNING NodeList=node0{} Nodes=1 Tasks={} Name=sleep\n"
+    batch = "StepId=3.batch UserId=5001 State=RUNNING NodeList=node03 Nodes=1 Tasks=1 Name=batch\n"
+    text = batch + form.format(0, 3, 2) + form.format(1, 4, 6)
+    found = pick.from_scontrol(pick.job_id("3"), record("3", "RUNNING", "node[03-05]"), text)
+    assert found.job is not None
+    step = pick.training_step(found.job)
+    assert step is not None
+    assert (step.id, step.tasks) == ("3.0", 8)
+    assert pick.nodes_of(found.job, step) == (("node03", "node04"), "step 3.0")
+    assert pick.training_step(found.job, "0") == step
+    assert pick.training_step(found.job, "1") is None
+
+
+def test_a_failed_part_of_a_launch_is_a_failed_step() -> None:
+    text = "StepId=3.0+1 State=FAILED NodeList=n4 Nodes=1 Tasks=1 Name=a\n"
+    found = pick.from_scontrol(pick.job_id("3"), record("3", "RUNNING", "n[3-4]"), text)
+    assert [step.id for step in pick.failed_steps(found.job)] == ["3.0+1"]
+
+
+def test_a_record_inside_a_comment_is_no_second_job() -> None:
+    text = record("3", "RUNNING", "n3") + record("3", "FAILED", "n9")
+    found = pick.from_scontrol(pick.job_id("3"), text, "")
+    assert found.job is not None
+    assert (found.job.state, found.job.nodes) == ("RUNNING", ("n3",))
