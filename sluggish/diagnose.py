@@ -7,6 +7,7 @@ from types import ModuleType
 from sluggish import __version__
 from sluggish.correlate.flavour import flavours
 from sluggish.correlate.locate import at_home, places
+from sluggish.correlate.owngpus import own_gpus, with_the_last
 from sluggish.correlate.phase import phase
 from sluggish.correlate.profile import profile
 from sluggish.correlate.shape import derive_shapes
@@ -76,7 +77,9 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -
     for flavour in tuple(flavours(facts, seen)):
         facts.add(flavour)
     known = places(facts)
-    for place in known:
+    own = tuple(own_gpus(facts, known))
+    known = with_the_last(known, own)
+    for place in (*own, *known):
         facts.add(place)
     at_home(facts, known)
     on_one_clock(facts, bundle, known)

@@ -47,6 +47,14 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OwnGpus:
+    """The GPUs of a node that the job holds; where this is not known there is no such fact."""
+
+    node: str
+    pci: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     """What kind of machines these are: it decides which repair is possible, never the cause."""
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sluggish.causes import Family
-from sluggish.facts.derived import Look, Place
+from sluggish.facts.derived import Look, OwnGpus
 from sluggish.facts.gpu import Gpu, GpuCount, SmiFailure
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.gpu.common import all_clear, mark_shared, on_nodes, subject
@@ -28,7 +28,7 @@ class _Counts:
     "GPU-MISSING",
     family=Family.KERNEL,
     needs=(GpuCount, SmiFailure),
-    wants=(Gpu, Look, Place),
+    wants=(Gpu, Look, OwnGpus),
 )
 def gpu_missing(view: View) -> Iterator[Finding]:
     """A GPU that the job should have is not on the bus or does not answer nvidia-smi."""
@@ -74,10 +74,27 @@ def _of_node(view: View, c: _Counts, counts: list[_Counts]) -> Iterator[Finding]
         return  # Slurm counts instances there, nvidia-smi boards
     look = view.one(Look)
     need = look.gpus_per_node if look else None
-    if need is not None:
+    own = _own(view, c.node)
+    if need is not None and own is not None and c.smi is not None and c.smi.count >= need:
+        yield from _of_the_job(c.smi, own)  # it lists others' GPUs: nothing hides any from it
+    elif need is not None:
         yield from _against_need(c, need)
     elif c.smi is not None:
         yield from _against_others(c, c.smi, counts)
+
+
+def _own(view: View, node: str | None) -> tuple[str, ...] | None:
+    return next((own.pci for own in view.all(OwnGpus) if own.node == node), None)
+
+
+def _of_the_job(smi: GpuCount, own: tuple[str, ...]) -> Iterator[Finding]:
+    """On a shared node a number tells nothing: each card that the job holds must be listed."""
+    for address in own if smi.pci else ():
+        if address not in smi.pci:
+            yield _finding(
+                smi.node, address, Strength.DECISIVE, "missing", "nvidia-smi",
+                "nvidia-smi does not list the GPU, which Slurm gave to the job",
+            )  # fmt: skip
 
 
 def _against_need(c: _Counts, need: int) -> Iterator[Finding]:
@@ -187,6 +204,9 @@ def _lost_by_word(view: View, found: list[Finding]) -> Iterator[Finding]:
 
 def _by_word(view: View, failure: SmiFailure) -> Strength:
     """On a node with more GPUs than the job has, the lost one may be somebody else's."""
+    own = _own(view, failure.node)
+    if own is not None and failure.pci is not None:
+        return Strength.DECISIVE if failure.pci in own else Strength.WEAK
     look = view.one(Look)
     share = look.gpus_per_node if look else None
     listed = [c for c in view.all(GpuCount) if c.node == failure.node and c.source == "nvidia-smi"]
