@@ -54,6 +54,8 @@ class Config:
     log_patterns: tuple[str, ...] = ()
     """Globs of job logs that Slurm does not name; %j and the like as in `sbatch -o`."""
     sudo: bool = False
+    history_db: str | None = None
+    """The ledger of `sluggish history`; else `history.db` in the state directory."""
     cloud: bool = False
     """The nodes are a provider's instances: given back, not reset."""
 
@@ -191,6 +193,6 @@ def _check(config: Config, origins: Mapping[str, str]) -> None:
         refuse("openssh_command", "expected {node} as a word of its own")
     if config.webhook is not None and not re.match(r"https?://[^\s]+\Z", config.webhook):
         refuse("webhook", "expected an http or https address")
-    for key in ("state.dir", "ssh.config"):
+    for key in ("state.dir", "ssh.config", "history_db"):
         if (path := value_of(config, key)) and not path.startswith(("/", "~/")):
             refuse(key, "expected an absolute path")

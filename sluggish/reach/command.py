@@ -83,11 +83,12 @@ def run(
     env: Mapping[str, str] | None = None,
     cap_bytes: int = 32 << 20,
     as_uid: int | None = None,
+    stdin: int = subprocess.DEVNULL,
 ) -> Ran:
     """Run a command to its end, its deadline or its cap, whichever comes first; never raises.
 
     `env` is the caller's environment, cleaned by `clean_env`. `as_uid`: as this user; only root can
-    become another. What is still alive at the deadline is killed, with what it started.
+    become another. `stdin`: a file descriptor to read from. What is still alive at the deadline is killed, with what it started.
     """
     began = time.monotonic()
     told = tuple(argv)
@@ -98,7 +99,7 @@ def run(
     try:
         child = subprocess.Popen(
             line,
-            stdin=subprocess.DEVNULL,
+            stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=clean_env(env),

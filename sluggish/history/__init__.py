@@ -1,0 +1,1 @@
+"""The memory: what was found of earlier jobs, in a ledger; context for a person, never proof."""
