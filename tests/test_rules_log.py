@@ -22,7 +22,7 @@ from sluggish.facts.log import (
     Version,
 )
 from sluggish.facts.store import Facts
-from sluggish.findings import Finding, Role, Rule, Strength, ask
+from sluggish.findings import Finding, Role, Rule, Spot, Strength, ask
 from sluggish.job import Job
 from sluggish.rules import app, config, progress
 
@@ -439,6 +439,22 @@ def test_two_versions_of_nccl_are_strong_only_in_a_job_that_never_stepped() -> N
     assert only("CFG-VERSIONS", *pair).strength is Strength.STRONG
     assert only("CFG-VERSIONS", *pair, step(1, 9), step(2, 8)).role is Role.HOUSEKEEPING
     assert run("CFG-VERSIONS", version("2.27.7", "a"), version("2.27.7+cuda13", "b")) == []
+
+
+def test_the_one_node_with_another_version_is_named_and_of_two_neither() -> None:
+    three = [version("2.27.7", n) for n in "abc"]
+    found = only("CFG-VERSIONS", *three, version("2.21.5", "d"))
+    assert (found.node, found.shared, found.spots) == ("d", False, (Spot(node="d"),))
+    assert only("CFG-VERSIONS", *three[:1], version("2.21.5", "d")).spots == ()
+    assert only("CFG-VERSIONS", *three, version("2.21.5")).spots == ()
+
+
+def test_another_pytorch_is_weak() -> None:
+    pair = [Version(node=n, rank=None, component="torch", version=v)
+            for n, v in (("a", "2.9.1+cu130"), ("b", "2.8.0+cu130"))]  # fmt: skip
+    found = only("CFG-VERSIONS", *pair)
+    assert found.strength is Strength.WEAK
+    assert found.says == "different PyTorch versions in one job: 2.8.0 on b; 2.9.1 on a"
 
 
 def test_a_driver_updated_under_its_module_is_the_node_s_and_no_crash_of_the_program() -> None:

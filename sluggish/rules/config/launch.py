@@ -138,16 +138,19 @@ def _short(mark: Progress, limit: timedelta, why: str) -> Finding:
     wants=(Progress, Look, LogSpan, RankRecord),
 )
 def cfg_versions(view: View) -> Iterator[Finding]:
-    """Nodes of one job run different versions of the driver or of NCCL."""
+    """Nodes of one job run different versions of the driver, of NCCL, its plugin or PyTorch."""
     moved = stepped(view)
     yield from _unloaded(view, moved)
     for sign in [s for s in view.all(LogSign) if s.kind == "driver_old"][:1]:
         yield root("the driver, or the GPU, is older than the program's CUDA needs",
                    Strength.STRONG, sign=sign)  # fmt: skip
-    libraries = [(v.node, v.version) for v in view.all(Version) if v.component == "nccl"]
-    libraries += [(r.node, r.library) for r in view.all(RankRecord) if r.library]
-    drivers = [(g.node, g.driver) for g in view.all(Gpu) if g.driver]
-    for what, told in (("NCCL", libraries), ("driver", drivers)):
+    told_of: dict[str, list[tuple[str | None, str]]] = {
+        what: [(v.node, v.version) for v in view.all(Version) if v.component == component]
+        for what, component in _COMPONENTS.items()
+    }
+    told_of["NCCL"] += [(r.node, r.library) for r in view.all(RankRecord) if r.library]
+    told_of["driver"] = [(g.node, g.driver) for g in view.all(Gpu) if g.driver]
+    for what, told in told_of.items():
         by_version: dict[str, set[str]] = defaultdict(set)
         for node, number in told:
             by_version[number.split("+")[0]].add(node or "")
@@ -158,11 +161,26 @@ def cfg_versions(view: View) -> Iterator[Finding]:
             for number, nodes in sorted(by_version.items())
         )
         strong = what == "NCCL" and not moved
+        odd = _odd_node(by_version)
         yield root(
             f"different {what} versions in one job: {listed}",
             Strength.STRONG if strong else Strength.WEAK,
             role=Role.ROOT if not moved else Role.HOUSEKEEPING,
+            node=odd, shared=odd is None, spots=(Spot(node=odd),) if odd else (),
         )  # fmt: skip
+
+
+_COMPONENTS = {"NCCL": "nccl", "NCCL plugin": "nccl_plugin", "PyTorch": "torch"}
+
+
+def _odd_node(by_version: dict[str, set[str]]) -> str | None:
+    """The one node that differs where all the others, two or more, are alike."""
+    if len(by_version) != 2 or set.intersection(*by_version.values()):
+        return None
+    few, many = sorted(by_version.values(), key=len)
+    if "" in few | many or len(few) != 1 or len(many) < 2:
+        return None
+    return next(iter(few))
 
 
 def _unloaded(view: View, moved: bool) -> Iterator[Finding]:
