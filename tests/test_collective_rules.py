@@ -505,3 +505,35 @@ def test_with_timing_on_a_rank_is_late_by_its_kernel_and_not_by_its_cpu():
 
     assert [row[0] for row in judge(timing=True)] == [2]
     assert judge(timing=False) == ()
+
+
+# -- what one answer of RAS says where the graph names nobody ------------------------------------
+
+
+def ras_answer(sample: str = "a") -> list[object]:
+    """30 ranks at one count and two ahead of them; one process that does not answer."""
+    rows = ((640, 30, ()), (641, 2, (12, 13)))
+    counts = RasCounts(node=None, comm="c0", size=32, op="AllGather", rows=rows, sample=sample)
+    silent = RasRank(node=None, comm="c0", rank=5, size=32, sample=sample, host="gpu-02", pid=71,
+                     state="unresponsive")  # fmt: skip
+    return [RasReport(node=None, sample=sample, dead=(("gpu-03", 88),)), counts, silent]
+
+
+def test_one_answer_of_ras_is_context_that_accuses_nobody():
+    found = ask(rules.sync_ras, store(*ras_answer(), Wait(state="unobserved")))
+    assert {(f.role, f.strength) for f in found} == {(Role.CONTEXT, Strength.WEAK)}
+    assert [f.node for f in found] == [None, None, None]
+    says = [f.says for f in found]
+    assert "30 at #640, 2 at #641 (ranks 12-13); the lowest count is the suspect" in says[0]
+    assert "rank 5 of a communicator of 32 is unresponsive (pid 71 on gpu-02)" in says[1]
+    assert "pid 88 on gpu-03 does not answer" in says[2]
+
+
+def test_of_two_answers_of_ras_the_newer_is_told():
+    found = ask(rules.sync_ras, store(*ras_answer("a"), RasReport(node=None, sample="b")))
+    assert found == ()
+
+
+def test_ras_is_silent_where_the_graph_names_a_rank():
+    wait = Wait(state="host_stuck", roots=(WaitRoot(rank=3),))
+    assert ask(rules.sync_ras, store(*ras_answer(), wait)) == ()
