@@ -32,10 +32,31 @@ def confidence(
     if Strength.DECISIVE not in strengths and Strength.STRONG not in strengths:
         return Confidence(level=Level.LOW, why_not_higher="only weak signs")
     two = len(families) >= 2
-    if not against and (two or (Strength.DECISIVE in strengths and not blind)):
+    rival = _rival(question, chosen, case, tree)
+    if not against and not rival and (two or (Strength.DECISIVE in strengths and not blind)):
         return Confidence(level=Level.HIGH)
-    reasons = [r for r in (against, None if two else count, blind) if r]
+    reasons = [r for r in (against, rival, None if two else count, blind) if r]
     return Confidence(level=Level.MEDIUM, why_not_higher="; ".join(reasons) or None)
+
+
+def _rival(
+    question: Question, chosen: tuple[Finding, ...], case: Case, tree: tuple[Question, ...]
+) -> str | None:
+    """A weak sign of another recorded cause at the same place, which nobody could look at there.
+
+    A rank that got SIGKILL may have crashed or have met the OOM killer: the kernel log tells.
+    """
+    places = {s.node for f in chosen for s in f.spots if s.node}
+    for other in tree:
+        if question.kind is not Kind.HARD or other.kind is not Kind.HARD or other is question:
+            continue
+        for finding in case.findings:
+            if finding.rule not in other.listens or finding.role is not Role.ROOT:
+                continue
+            if finding.node in places and (missing := holes(other, case).get(finding.node or "")):
+                probe = NAMES.get(missing[0][0], missing[0][0])
+                return f"not ruled out: {other.cause} ({probe} of {finding.node} not seen)"
+    return None
 
 
 def families_of(chosen: tuple[Finding, ...], case: Case) -> tuple[Family, ...]:

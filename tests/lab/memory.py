@@ -64,13 +64,14 @@ def copy_kill(lab: Lab, node: str, group: Path, victim: int) -> str:
     `victim`: the killed process as the node numbered it; the kernel counts for the whole machine.
     The paths lose what lies above Slurm's part. Gives back the line that says who was killed.
     """
-    above = "/" + str(group.relative_to(_V1 if _V1.is_dir() else _V2)).partition("/slurm/")[0]
+    path = "/" + str(group.relative_to(_V1 if _V1.is_dir() else _V2))
+    above = path.partition("/slurm/")[0]
     lines: list[str] = []
 
     def told() -> bool:
         found = subprocess.run(["/bin/dmesg"], capture_output=True, text=True, check=True).stdout
         lines[:] = [line.partition("] ")[2] for line in found.splitlines()]
-        starts = [i for i, line in enumerate(lines) if f"{above}/" in line and "oom-kill:" in line]
+        starts = [i for i, line in enumerate(lines) if f"{path}," in line and "oom-kill:" in line]
         if not starts:
             return False
         end = starts[-1] + 2

@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from sluggish.causes import Family
+from sluggish.correlate.jobsense import job_ids
 from sluggish.correlate.logorder import before_timeouts, key, rank_of
 from sluggish.facts.collective import WatchdogTimeout
 from sluggish.facts.derived import Look, Onset, Place
-from sluggish.facts.host import OomKill, Segfault
+from sluggish.facts.host import OomKill, RankProcess, Segfault
 from sluggish.facts.log import LogSign, LogSpan, ProcessExit, PythonError, SlurmMessage
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.job import Job
@@ -19,6 +20,7 @@ ASKED = frozenset({1, 2, 15})
 CRASHES = frozenset({4, 7, 8, 11})
 """ILL, BUS, FPE, SEGV: the process did it to itself."""
 KILL, ABORT = 9, 6
+DEAD = ("Z", "X")
 OF_LAUNCHER = frozenset({"ChildFailedError", "CalledProcessError", "SystemExit"})
 """Exceptions in which a launcher reports the end itself: they do not say why."""
 MANY = 3
@@ -30,8 +32,11 @@ OOM_NEAR = timedelta(minutes=2)
     "APP-SIGNAL",
     family=Family.PROCESS,
     needs=(ProcessExit, Segfault),
-    wants=(WatchdogTimeout, OomKill, LogSign, SlurmMessage, LogSpan, Place, Look, Onset, Job),
-)
+    wants=(
+        WatchdogTimeout, OomKill, LogSign, SlurmMessage, LogSpan, Place, Look, Onset, Job,
+        RankProcess,
+    ),
+)  # fmt: skip
 def app_signal(view: View) -> Iterator[Finding]:
     """A rank's process is ended by a signal that nobody has explained."""
     yield from _segfaults(view)
@@ -88,7 +93,8 @@ def _weigh(view: View, end: ProcessExit, ends: Sequence[ProcessExit]) -> tuple[R
         together = {(e.node, e.rank, e.local_rank, e.task) for e in ends if e.signal == KILL}
         if len(together) >= MANY:
             return Role.CONSEQUENCE, Strength.WEAK, f" with {len(together) - 1} others"
-        return Role.ROOT, Strength.WEAK, ", and no OOM record says why"
+        strength = Strength.STRONG if _alone(view, end) else Strength.WEAK
+        return Role.ROOT, strength, ", and no OOM record says why"
     if end.signal == ABORT:
         if view.all(WatchdogTimeout):
             return Role.CONSEQUENCE, Strength.WEAK, " (a watchdog aborts its own process)"
@@ -102,6 +108,16 @@ def _weigh(view: View, end: ProcessExit, ends: Sequence[ProcessExit]) -> tuple[R
     return Role.CONTEXT, Strength.WEAK, ""
 
 
+def _alone(view: View, end: ProcessExit) -> bool:
+    """Whether it is the one rank that is not there while all others live: nobody tears down."""
+    rank = end.rank if end.rank is not None else _rank(view, end)
+    look = view.one(Look)
+    if rank is None or look is None or not look.world_size:
+        return False
+    live = {p.rank for p in view.all(RankProcess) if p.rank is not None and p.state not in DEAD}
+    return live == set(range(look.world_size)) - {rank}
+
+
 def _after_teardown(view: View, at: datetime | None) -> bool:
     onset = view.one(Onset)
     return bool(at and onset and onset.teardown_at and at > onset.teardown_at)
@@ -109,7 +125,10 @@ def _after_teardown(view: View, at: datetime | None) -> bool:
 
 def _oom_near(view: View, end: ProcessExit) -> bool:
     """A kill that the kernel or Slurm explains: same pid, or same node and minute."""
+    ids = job_ids(view.all(Job))
     for kill in view.all(OomKill):
+        if kill.job_id and ids and kill.job_id not in ids:
+            continue  # another job of this node met its own limit
         if end.pid is not None and kill.pid == end.pid:
             return True
         same = end.node is None or kill.node is None or kill.node == end.node

@@ -183,16 +183,18 @@ def _of_counters(groups: tuple[CgroupMemory, ...], known: _Known) -> Iterator[Fi
     for node, group in worst.items():
         earlier = before.get((node, group.path), group.oom_kills or 0)
         now = (group.oom_kills or 0) > earlier
+        gone = list(known.holes.get(node, {}).values())
+        rank = gone[0] if len(gone) == 1 else None
         yield Finding(
             node=node,
-            subject="job",
+            subject="job" if rank is None else f"rank {rank}",
             role=Role.ROOT,
             strength=Strength.DECISIVE if now else Strength.STRONG,
             says=f"the job's memory cgroup counts {group.oom_kills} oom-kill since it was made"
             + (", one during the look" if now else " (time not told)"),
             quote=group.path,
             source="cgroup",
-            spots=(Spot(node=node, doing="a process was killed by the OOM killer"),),
+            spots=(Spot(node=node, rank=rank, doing="a process was killed by the OOM killer"),),
             subtype="cgroup_oom",
             shared=len(worst) > 1,
         )
