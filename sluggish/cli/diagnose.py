@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from sluggish.causes import EXIT_CODES, EXIT_NOTHING
@@ -19,6 +19,7 @@ from sluggish.text import safe
 
 if TYPE_CHECKING:
     from sluggish.cli.live import Wanted
+    from sluggish.verdict.model import Diagnosis
 
 
 def run(
@@ -36,12 +37,17 @@ def run(
 def run_live(wanted: Wanted, config: Config, *, as_json: bool, explain: bool, cloud: bool) -> int:
     """Look at a job on its cluster, keep the evidence, print what the saved bundle says."""
     from sluggish.cli.collect import STOPPED, collected
+    from sluggish.cli.history import remember
 
     kept = collected(wanted, config)
     if kept is None:
         return EXIT_NOTHING
     bundle = load([str(kept.path)], PROBES)
-    code = report(bundle, as_json=as_json, explain=explain, cloud=cloud, config=config)
+
+    def then(diagnosis: Diagnosis) -> None:
+        remember(diagnosis, config, wanted.job.job)
+
+    code = report(bundle, as_json=as_json, explain=explain, cloud=cloud, config=config, then=then)
     return STOPPED if kept.taken.stopped else code
 
 
@@ -52,19 +58,24 @@ def report(
     explain: bool,
     cloud: bool = False,
     config: Config | None = None,
+    then: Callable[[Diagnosis], None] | None = None,
 ) -> int:
-    """Print the diagnosis of a bundle."""
+    """Print the diagnosis of a bundle; `then` sees it afterwards, also where nobody reads on."""
     config = config or settings().config
     cloud = cloud or config.cloud
     diagnosis = diagnose(bundle, mapper(), cloud=cloud, reason=config.reason_template)
-    if as_json:
-        from sluggish.report.json import render
+    try:
+        if as_json:
+            from sluggish.report.json import render
 
-        show(render(diagnosis))
-    else:
-        from sluggish.report import terminal
+            show(render(diagnosis))
+        else:
+            from sluggish.report import terminal
 
-        show(terminal.render(diagnosis, look_of(sys.stdout), explain=explain))
+            show(terminal.render(diagnosis, look_of(sys.stdout), explain=explain))
+    finally:
+        if then is not None:
+            then(diagnosis)
     if not any(item.size for item in bundle.evidence):
         return EXIT_NOTHING
     return EXIT_CODES[diagnosis.verdict.cause]

@@ -7,7 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ import msgspec
 from sluggish.causes import Cause
 from sluggish.history import ledger
 from sluggish.history.model import Alert, Entry, Ledger, Named
-from sluggish.hostlist import fold
+from sluggish.hostlist import expand, fold
 from sluggish.reach.command import run
 from sluggish.reach.state import folders
 from sluggish.text import is_node_name, safe
@@ -28,6 +28,8 @@ WRITE_S = 10.0
 """Twice as long as one writer waits for another."""
 READ_S = 60.0
 CAP_BYTES = 1 << 30
+LONG = 1 << 16
+"""A list of nodes folds to less; other texts are cut when they are written."""
 MOST_NODES_TOLD = 8
 """Culprits whose record is looked up: more of them are no matter of one node."""
 
@@ -97,7 +99,7 @@ def record_alert(alert: Alert, path: Path, *, timeout_s: float = WRITE_S) -> Kep
         job=safe(alert.job, 40),
         started=alert.started and _second(alert.started),
         at=_second(alert.at),
-        nodes=safe(alert.nodes, 1 << 20),
+        nodes=safe(alert.nodes, LONG),
         says=safe(alert.says),
     )
     told = _ask(path, "alert", {"alert": clean}, timeout_s)
@@ -117,9 +119,15 @@ def read_ledger(
     told = _ask(path, "read", {"since": after, "node": node}, timeout_s)
     if told.problem:
         raise NoLedger(f"{path}: {told.problem}")
-    return Ledger(
-        entries=told.entries, parts=told.parts, alerts=told.alerts, notes=told.notes
-    )  # fmt: skip
+    alerts = tuple(alert for alert in told.alerts if node is None or _has(alert.nodes, node))
+    return Ledger(entries=told.entries, parts=told.parts, alerts=alerts, notes=told.notes)
+
+
+def _has(nodes: str, node: str) -> bool:
+    try:
+        return node in expand(nodes)
+    except ValueError:
+        return False
 
 
 def entry_of(diagnosis: Diagnosis, job: str | None = None) -> Entry | None:
@@ -192,8 +200,34 @@ def _ask(path: Path, do: str, asked: dict[str, Any], timeout_s: float) -> _Told:
     if ran.error in ("timeout", "stuck"):
         return _Told(problem=f"no answer in {timeout_s:.0f} s: its storage does not answer")
     try:
-        return msgspec.json.decode(ran.stdout, type=_Told)
+        return _safe(msgspec.json.decode(ran.stdout, type=_Told))
     except msgspec.MsgspecError as problem:
         last = (ran.stderr.strip().splitlines() or [""])[-1]
         why = ran.error or last or f"not understood: {problem}"
         return _Told(problem=safe(why, 300))
+
+
+def _safe(told: _Told) -> _Told:
+    """A ledger that others may write holds what they wrote."""
+    return _Told(
+        problem=told.problem and safe(told.problem),
+        notes=tuple(safe(note) for note in told.notes),
+        about={safe(node): _clean(entries) for node, entries in told.about.items()},
+        entries=_clean(told.entries),
+        parts={safe(node): ids for node, ids in told.parts.items()},
+        alerts=tuple(_shown(alert) for alert in told.alerts),
+    )
+
+
+def _clean(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    return tuple(
+        replace(_shown(entry), culprits=tuple(_shown(culprit) for culprit in entry.culprits))
+        for entry in entries
+    )
+
+
+def _shown(record: Any) -> Any:
+    """The same with every text of it safe to print."""
+    texts = {each.name: getattr(record, each.name) for each in fields(record)}
+    long = {name: safe(text, LONG) for name, text in texts.items() if isinstance(text, str)}
+    return replace(record, **long)

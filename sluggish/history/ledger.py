@@ -254,7 +254,7 @@ def read(db: sqlite3.Connection, since: str | None, node: str | None) -> dict[st
     db.execute("BEGIN")
     bad = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if bad != "ok":
-        raise Refused(f"damaged: {bad}; move it away and a new one is begun")
+        raise Refused(f"damaged: {bad}; move it away: a new one is begun")
     where, values = ("at >= ?", [since or ""]) if not node else _of_node(node, since or "", -1)
     names = "SELECT DISTINCT node FROM culprit WHERE node IS NOT NULL"
     parts: dict[str, list[int]] = {}
@@ -329,8 +329,8 @@ def words(problem: Exception) -> str:
         sqlite3.SQLITE_READONLY: "read-only",
         sqlite3.SQLITE_CANTOPEN: "cannot be opened or written",
         sqlite3.SQLITE_BUSY: f"held by another program for more than {BUSY_S:.0f} s",
-        sqlite3.SQLITE_NOTADB: "not a ledger: move it away and a new one is begun",
-        sqlite3.SQLITE_CORRUPT: "damaged: move it away and a new one is begun",
+        sqlite3.SQLITE_NOTADB: "not a ledger; if it was one, move it away: a new one is begun",
+        sqlite3.SQLITE_CORRUPT: "damaged; move it away: a new one is begun",
     }.get(_code(problem), " ".join(str(problem).split()))
     return f"{said} ({name})" if name else said
 

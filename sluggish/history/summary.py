@@ -203,9 +203,16 @@ def context(node: str, earlier: Iterable[Entry], job: str, started: datetime | N
     if not found.convicted:
         return None
     what = ", ".join(f"{name} {count}" for name, count in found.verdicts)
-    many = f"{found.window} failed jobs" if found.window > 1 else "failed job"
-    last = f"the last {many} it was in"
-    return f"{node}: convicted in {found.convicted} of {last} ({what})"
+    return f"{node}: {share(found)} ({what})"
+
+
+def share(found: Record) -> str:
+    """`convicted in 3 of the last 10 failed jobs it was in`."""
+    if not found.window:
+        return "in no failed job"
+    last = "the last " if found.failed > found.window else ""
+    jobs = "job" if found.window == 1 else "jobs"
+    return f"convicted in {found.convicted} of {last}{found.window} failed {jobs} it was in"
 
 
 def _same(run: Run, job: str, started: datetime | None) -> bool:

@@ -1,0 +1,253 @@
+"""The ledger on the screen, as CSV and as JSON."""
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from sluggish import __version__
+from sluggish.history.model import Alert, Entry, Ledger, Named
+from sluggish.history.summary import (
+    LAST,
+    REPEAT,
+    Loss,
+    Record,
+    Run,
+    convicted,
+    failed,
+    losses,
+    offenders,
+    record,
+    records,
+    runs,
+    share,
+    verdict_of,
+)
+from sluggish.hostlist import fold
+
+SCHEMA = 1
+"""Number of the JSON document."""
+MOST_RUNS = 20
+MOST_ALERTS = 10
+MOST_OFFENDERS = 20
+COLUMNS = ("kind", "at", "job", "started", "name", "user", "cause", "subtype", "confidence",
+           "failed", "shared", "gpu_hours", "nodes", "culprits", "convicted", "says")  # fmt: skip
+
+
+class Look(msgspec.Struct, kw_only=True):
+    """A look at a job; `convicted`: the nodes at fault, none for a fault that no node has."""
+
+    at: datetime
+    job: str
+    started: datetime | None
+    name: str | None
+    user: str | None
+    cause: str
+    subtype: str | None
+    confidence: str | None
+    failed: bool
+    shared: bool
+    gpu_hours: float | None
+    nodes: str
+    culprits: tuple[Named, ...]
+    convicted: list[str]
+
+
+class Document(msgspec.Struct, kw_only=True):
+    """What `sluggish history --json` prints."""
+
+    schema: int = SCHEMA
+    tool_version: str = __version__
+    ledger: str
+    since: datetime | None
+    node: str | None
+    jobs: int
+    failed: int
+    nodes: tuple[Record, ...]
+    losses: tuple[Loss, ...]
+    looks: list[Look]
+    alerts: tuple[Alert, ...]
+    notes: tuple[str, ...]
+
+
+def document(ledger: Ledger, path: str, since: datetime | None, node: str | None) -> str:
+    """One JSON document with a newline at its end."""
+    found = runs(ledger.entries)
+    told = Document(
+        ledger=path,
+        since=since,
+        node=node,
+        jobs=len(found),
+        failed=sum(run.failed for run in found),
+        nodes=records(found, ledger.parts),
+        losses=losses(found),
+        looks=[_look(entry) for entry in ledger.entries],
+        alerts=ledger.alerts,
+        notes=ledger.notes,
+    )
+    return msgspec.json.format(msgspec.json.encode(told), indent=2).decode() + "\n"
+
+
+def _look(entry: Entry) -> Look:
+    same = {name: getattr(entry, name) for name in Look.__struct_fields__ if hasattr(entry, name)}
+    return Look(**same, failed=failed(entry), convicted=sorted(convicted(entry)))
+
+
+def table(ledger: Ledger) -> str:
+    """CSV: one row a look, and one an alert."""
+    out = io.StringIO()
+    rows = csv.writer(out, lineterminator="\n")
+    rows.writerow(COLUMNS)
+    for entry in ledger.entries:
+        guilty = fold(sorted(convicted(entry)))
+        told = {"kind": "look", "failed": failed(entry), "convicted": guilty}
+        told["culprits"] = "; ".join(where(culprit) for culprit in entry.culprits)
+        rows.writerow([_cell(told.get(name, getattr(entry, name, ""))) for name in COLUMNS])
+    for alert in ledger.alerts:
+        rows.writerow(
+            ["alert", *(_cell(getattr(alert, name, "")) for name in COLUMNS[1:])]
+        )  # fmt: skip
+    return out.getvalue()
+
+
+def _cell(value: object) -> str:
+    """A spreadsheet must not run what a job is called."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%SZ}"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    text = str(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+def screen(ledger: Ledger, path: str) -> str:
+    """Who comes back, what it cost, the last jobs and alerts."""
+    found = runs(ledger.entries)
+    bad = sum(run.failed for run in found)
+    return _joined(
+        f"sluggish {__version__}  history: {_many(len(found), 'job')}, {bad} failed, "
+        f"{_many(len(ledger.alerts), 'alert')}, {_span(ledger)}",
+        f"ledger {path}",
+        "",
+        f"CAME BACK: at fault in {REPEAT} or more of the last {LAST} failed jobs it was in "
+        "(context, never proof)",
+        *_offenders(offenders(records(found, ledger.parts))),
+        "",
+        "GPU-HOURS LOST, BY CAUSE",
+        *_losses(losses(found)),
+        "",
+        f"LAST JOBS (of {len(found)}; --csv and --json list every look)",
+        *_aligned([_row(run) for run in reversed(found[-MOST_RUNS:])]),
+        *_alerts(ledger.alerts),
+    )
+
+
+def screen_of(node: str, ledger: Ledger) -> str:
+    """One node: its record, and each job that it was in."""
+    mine = runs(ledger.entries)
+    told = record(node, mine)
+    named = f"; {told.named} more had the culprit here and the node not at fault" * bool(told.named)
+    return _joined(
+        f"{node}: {share(told)}{named}",
+        f"in {_many(told.jobs, 'job')} of the ledger, {told.failed} failed (context, never proof)",
+        "",
+        *_aligned([[_role(node, run), *_row(run)] for run in reversed(mine)]),
+        *_alerts(ledger.alerts),
+    )
+
+
+def _joined(*lines: str) -> str:
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _alerts(alerts: Sequence[Alert]) -> Iterator[str]:
+    if alerts:
+        yield ""
+        yield f"LAST ALERTS (of {len(alerts)})"
+        rows = [[_when(a.at), a.job, a.nodes[:30], a.says[:60]] for a in alerts[-MOST_ALERTS:]]
+        yield from _aligned(rows[::-1])
+
+
+def _offenders(found: Sequence[Record]) -> Iterator[str]:
+    if not found:
+        yield "  none"
+    rows = [
+        [
+            one.node,
+            f"{one.convicted} of {one.window} failed",
+            f"in {_many(one.jobs, 'job')}",
+            f"last {_when(one.last)}" if one.last else "",
+            ", ".join(f"{name} {count}" for name, count in one.verdicts),
+        ]
+        for one in found[:MOST_OFFENDERS]
+    ]
+    yield from _aligned(rows)
+    if len(found) > MOST_OFFENDERS:
+        yield f"  and {len(found) - MOST_OFFENDERS} more (--json lists all)"
+
+
+def _losses(found: Sequence[Loss]) -> list[str]:
+    rows = [
+        [
+            loss.cause,
+            f"{loss.gpu_hours:10.1f}",
+            _many(loss.jobs, "job")
+            + (f", {loss.unknown} without a known onset" * bool(loss.unknown)),
+        ]
+        for loss in found
+    ]
+    return _aligned(rows) or ["  none"]
+
+
+def _row(run: Run) -> list[str]:
+    seen = run.verdict
+    culprits = [where(culprit) for culprit in seen.culprits]
+    more = f" and {len(culprits) - 1} more" if len(culprits) > 1 else ""
+    hours = f"{run.gpu_hours:.1f} GPU-hours" if run.gpu_hours is not None else ""
+    return [_when(seen.at), seen.job, verdict_of(seen), seen.confidence or "", hours,
+            "".join(culprits[:1]) + more]  # fmt: skip
+
+
+def _role(node: str, run: Run) -> str:
+    if node in convicted(run.verdict):
+        return "AT FAULT"
+    named = any(culprit.node == node for culprit in run.verdict.culprits)
+    return "named" if named else "took part"
+
+
+def where(culprit: Named) -> str:
+    """`gpu-07 GPU 3 rank 3`."""
+    parts = [culprit.node or "", culprit.hca or ""]
+    if culprit.gpu_index is not None:
+        parts.append(f"GPU {culprit.gpu_index}")
+    elif culprit.gpu_pci:
+        parts.append(culprit.gpu_pci)
+    if culprit.rank is not None:
+        parts.append(f"rank {culprit.rank}")
+    return " ".join(part for part in parts if part)
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}" + "s" * (count != 1)
+
+
+def _when(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M}Z"
+
+
+def _span(ledger: Ledger) -> str:
+    """First and last day by the clocks, which may have been set."""
+    days = [one.at for one in (*ledger.entries, *ledger.alerts)]
+    return f"{min(days):%Y-%m-%d} to {max(days):%Y-%m-%d}" if days else "empty"
+
+
+def _aligned(rows: list[list[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
