@@ -198,6 +198,29 @@ def preflight(
     raise typer.Exit(run_counts(counts, dataset, plan, as_json=as_json))
 
 
+@app.command()
+def history(
+    node: Annotated[
+        str | None, typer.Option("--node", metavar="NODE", help="The record of one node.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="WHEN", help="12h, 7d, 4w or a date.")
+    ] = None,
+    db: Annotated[
+        Path | None, typer.Option("--db", metavar="PATH", help="Another ledger than the site's.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="One row a look or alert.")] = False,
+) -> None:
+    """Tell which nodes come back and what each cause cost, from the looks of this site."""
+    from sluggish.cli.history import run
+    from sluggish.config import load
+
+    config = load().config
+    code = run(config, db=db, node=node, since=since, as_json=as_json, as_csv=as_csv)
+    raise typer.Exit(code)
+
+
 settings = typer.Typer(help="The site's settings.", no_args_is_help=True)
 app.add_typer(settings, name="config")
 
