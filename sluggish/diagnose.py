@@ -11,7 +11,7 @@ from sluggish.correlate.owngpus import own_gpus, with_the_last
 from sluggish.correlate.phase import phase
 from sluggish.correlate.profile import profile
 from sluggish.correlate.shape import derive_shapes
-from sluggish.correlate.timeline import look, on_one_clock, onset
+from sluggish.correlate.timeline import clock_offsets, look, on_one_clock, onset
 from sluggish.correlate.waitgraph import wait_for
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import text_of
@@ -83,6 +83,8 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -
         facts.add(place)
     at_home(facts, known)
     on_one_clock(facts, bundle, known)
+    for clock in clock_offsets(bundle):
+        facts.add(clock)
     wait = wait_for(facts)
     facts.add(wait)
     stalled = onset(facts, seen, wait)

@@ -479,6 +479,7 @@ SUPPORT = {
     "IB-ASYNC": "a port's own state and the peers' vote say the same",
     "IB-QUIET": "context by nature",
     "IB-REPORT": "weak: a mailed report does not tell when",
+    "NODE-CLOCK": "context by nature",
     "NODE-UNKILLABLE": "a consequence by nature",
     "NODE-SILENT": "a node that does not answer is never a cause by itself",
     "PROC-ODD": "a hint",

@@ -1,13 +1,13 @@
 """When: the look itself, and the onset of the stall as an interval with its source."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
 from sluggish.evidence.model import Bundle
 from sluggish.facts.collective import Group, GroupHead, RankRecord, Wait, WatchdogTimeout
-from sluggish.facts.derived import Look, Onset, Place
+from sluggish.facts.derived import ClockOffset, Look, Onset, Place
 from sluggish.facts.host import NodeIdentity, RankProcess
 from sluggish.facts.log import LogSpan, NcclInit, ProcessExit, Progress, PythonError, SlurmMessage
 from sluggish.facts.store import Facts, on_our_clock, shift_of
@@ -86,6 +86,15 @@ def _latest(facts: Facts) -> datetime | None:
     times += [i.now for i in facts.all(NodeIdentity) if i.now]
     times += [s.last_at for s in facts.all(LogSpan) if s.last_at]
     return max(times, default=None)
+
+
+def clock_offsets(bundle: Bundle) -> Iterator[ClockOffset]:
+    """The measured ones: what nobody measured is not an offset of zero."""
+    for clock in bundle.clocks:
+        if clock.offset_s is not None:
+            yield ClockOffset(
+                node=clock.node, offset_s=clock.offset_s, error_s=abs(clock.error_s or 0.0)
+            )
 
 
 def on_one_clock(facts: Facts, bundle: Bundle, places: Iterable[Place]) -> None:

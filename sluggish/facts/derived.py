@@ -21,6 +21,17 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClockOffset:
+    """How far a node's clock stood from the collector's when it was looked at."""
+
+    node: str
+    offset_s: float
+    """Above zero: the node's is ahead."""
+    error_s: float = 0.0
+    """Known to more or less this: half the round trip."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Onset:
     """When progress stopped: an interval with its source, on the collector's clock."""
 

@@ -51,6 +51,7 @@ TREE: tuple[Question, ...] = (
             "NODE-FAULT": "host_fault",
             "NODE-SILENT": None,
             "NODE-UNKILLABLE": None,
+            "NODE-CLOCK": None,
         },
         kind=Kind.HARD,
         must=(("slurm_node",),),

@@ -1,5 +1,6 @@
 """Rules on the job's state, its nodes and its processes."""
 
+from sluggish.rules.node.clock import node_clock
 from sluggish.rules.node.down import node_down, node_silent
 from sluggish.rules.node.fault import node_fault
 from sluggish.rules.node.gone import proc_gone
@@ -11,5 +12,5 @@ from sluggish.rules.node.unkillable import node_unkillable
 
 RULES = (
     job_state, node_down, node_reboot, node_fault, node_silent, proc_gone, proc_odd, proc_stack,
-    slow_host, node_unkillable,
+    slow_host, node_unkillable, node_clock,
 )  # fmt: skip
