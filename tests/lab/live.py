@@ -1,6 +1,7 @@
 """Real training jobs in the lab (train.py) and looks at them: by ssh as root and owner, by srun."""
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Generator, Sequence
@@ -25,8 +26,8 @@ WAYS: dict[str, tuple[str | None, list[str]]] = {
 """The looks at one job: who looks, and how."""
 
 _SUBMIT = """
-mkdir -p "$4" && cd "$4" && sbatch --parsable -J "$1" -N2 -w "$3" --ntasks-per-node=2 --gres=gpu:2 \
-    -o "$4/job.out" --wrap "
+mkdir -p "$4" && cd "$4" && rm -f store && \
+    sbatch --parsable -J "$1" -N2 -w "$3" --ntasks-per-node=2 --gres=gpu:2 -o "$4/job.out" --wrap "
 export GLOO_SOCKET_IFNAME=eth0 OMP_NUM_THREADS=1 TORCH_FR_DUMP_TEMP_FILE=/tmp/fr_\\${SLURM_JOB_ID}_
 srun /opt/venv/bin/python -u /opt/sluggish/tests/lab/train.py $1 $2 $4"
 """
@@ -132,8 +133,11 @@ def gpus_wait(job: Job, *idle: int, **more: str) -> None:
             rank = number * A_NODE + local
             if rank not in idle:
                 state |= {f"{local}.utilization.gpu": "100", f"{local}.power.draw": "195.00"}
+            pid = job.beat(rank)[0]
+            if job.lab.exec(node, ["test", "-d", f"/proc/{pid}"]).returncode:
+                continue  # with the process its memory is freed
             state |= {f"{local}.memory.used": "180000"}
-            processes.append(f"process={local},{job.beat(rank)[0]},python,179000")
+            processes.append(f"process={local},{pid},python,179000")
         sims.gpus(job.lab, node, state, *processes)
 
 
@@ -164,8 +168,9 @@ class Told:
         return json.dumps(self.document["verdict"]["not_checked"])
 
     @property
-    def drains(self) -> bool:
-        return "scontrol update" in json.dumps(self.document)
+    def drains(self) -> list[str]:
+        """The nodes that a printed line would take out of service."""
+        return re.findall(r"scontrol update NodeName=(\S+)", json.dumps(self.document))
 
 
 def sluggish(
