@@ -183,15 +183,20 @@ def preflight(
     drop_last: Annotated[
         bool, typer.Option("--drop-last", help="The last partial batch is left out.")
     ] = False,
+    script: Annotated[
+        Path | None, typer.Option("--script", metavar="FILE", help="A batch script; never run.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
 ) -> None:
-    """Tell before the start whether a job is fit to run: steps a rank. Exit 40 where not."""
-    from sluggish.cli.preflight import run_counts
+    """Tell before the start whether a job is fit to run: steps, launch. Exit 40 where not."""
+    from sluggish.cli.preflight import run_counts, run_script
     from sluggish.preflight.counts import Plan
 
-    asked = [bool(counts), bool(dataset)]
+    asked = [bool(counts), bool(dataset), bool(script)]
     if sum(asked) != 1:
-        raise typer.BadParameter("give one of --counts FILE or --dataset GLOB")
+        raise typer.BadParameter("give one of --counts FILE, --dataset GLOB or --script FILE")
+    if script is not None:
+        raise typer.Exit(run_script(script, as_json=as_json))
     if batch_size is None:
         raise typer.BadParameter("--batch-size is needed: blocks become steps by it")
     plan = Plan(batch_size=batch_size, grad_accum=grad_accum, drop_last=drop_last)

@@ -5,9 +5,10 @@ from pathlib import Path
 
 from sluggish.causes import EXIT_UNFIT
 from sluggish.cli.screen import look_of, show
-from sluggish.preflight import counts_report
+from sluggish.preflight import counts_report, script_report
 from sluggish.preflight.counts import Counted, Plan, judge
 from sluggish.preflight.dataset import count_files
+from sluggish.preflight.script import check, fit
 from sluggish.preflight.sources import read_counts
 
 
@@ -25,3 +26,13 @@ def run_counts(
     else:
         show(counts_report.render(answer, look_of(sys.stdout)))
     return 0 if answer.even else EXIT_UNFIT
+
+
+def run_script(file: Path, *, as_json: bool = False) -> int:
+    """What a launch script will do when something breaks; it is read and never run."""
+    script = script_report.load(file)
+    if as_json:
+        show(script_report.document(script, str(file)))
+    else:
+        show(script_report.render(script, str(file), look_of(sys.stdout)))
+    return 0 if fit(check(script)) else EXIT_UNFIT

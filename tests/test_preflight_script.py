@@ -1,0 +1,236 @@
+"""A launch script is read and never run: what it will do when something breaks, line by line."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluggish.preflight.script import check, fit, not_checked
+from sluggish.preflight.script_report import render
+from sluggish.preflight.settings import time_limit_s
+from sluggish.preflight.shell import read_script, resolved
+from sluggish.report.terminal import Look
+
+GOOD = """#!/bin/bash
+#SBATCH --nodes=2 --gpus-per-node=8
+#SBATCH --time=1-00:00:00
+set -euo pipefail
+DUMPS=/shared/dumps/$SLURM_JOB_ID
+mkdir -p "$DUMPS"
+export TORCH_FR_BUFFER_SIZE=20000 TORCH_NCCL_TRACE_BUFFER_SIZE=20000
+export TORCH_FR_DUMP_TEMP_FILE=$DUMPS/rank_
+export TORCH_NCCL_DEBUG_INFO_TEMP_FILE="${DUMPS}/rank_"
+export TORCH_NCCL_DUMP_ON_TIMEOUT=1
+export NCCL_DEBUG=WARN
+srun hostname   # don't count me
+srun --kill-on-bad-exit=1 --ntasks-per-node 8 python train.py --save_steps 500
+"""
+
+
+def notes(text: str):
+    return check(read_script(text))
+
+
+def said(text: str) -> str:
+    return " | ".join(f"{n.line}: {n.says} -> {'; '.join(n.better)}" for n in notes(text))
+
+
+def with_line(line: str) -> str:
+    """The good script with one line more before its launch, as line 12."""
+    head, _, tail = GOOD.partition("srun hostname")
+    return f"{head}{line}\nsrun hostname{tail}"
+
+
+def test_a_good_script_has_nothing_to_improve() -> None:
+    assert notes(GOOD) == ()
+    assert list(not_checked(read_script(GOOD))) == []
+
+
+@pytest.mark.parametrize(
+    ("launch", "better"),
+    [
+        ("srun python t.py", "srun --kill-on-bad-exit=1 python t.py"),
+        ("srun -K0 python t.py", "srun --kill-on-bad-exit=1 python t.py"),
+        ("srun --kill-on-bad-exit=0 python t.py", "srun --kill-on-bad-exit=1 python t.py"),
+        ("if ! srun -N 2 \\\n  bash r.sh -K; then", "srun --kill-on-bad-exit=1 -N 2 bash r.sh -K"),
+        ("A=1 srun --chdir /x a.py -K", "A=1 srun --kill-on-bad-exit=1 --chdir /x a.py -K"),
+        ("L='srun -n 16'\n$L python t.py", "export SLURM_KILL_BAD_EXIT=1"),
+        ("(srun singularity exec x.sif python t.py) &", "srun --kill-on-bad-exit=1 singularity"),
+    ],
+)  # fmt: skip
+def test_a_launch_that_outlives_a_dead_rank_is_unfit(launch: str, better: str) -> None:
+    found = [n for n in notes(launch) if n.unfit]
+    assert len(found) == 1
+    assert found[0].says.startswith("srun without --kill-on-bad-exit")
+    assert better in found[0].better[0]
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [
+        "srun -K python t.py",
+        "srun -K1 --mpi=pmix python t.py",
+        "srun --kill-on-bad-exit python t.py",
+        "export SLURM_KILL_BAD_EXIT=1\nsrun python t.py",
+        "L='srun -K -n 16'\n$L python t.py",
+        "srun --ntasks=1 nvidia-smi -L",
+        "# srun python t.py",
+        "echo 'srun python t.py'",
+        "cat <<EOF\nsrun python t.py\nEOF",
+    ],
+)
+def test_a_launch_that_ends_or_is_none_is_fit(launch: str) -> None:
+    assert fit(notes(launch)), said(launch)
+
+
+@pytest.mark.parametrize(
+    ("line", "says", "better"),
+    [
+        ("export NCCL_IB_DISABLE=1", "many times slower; it hides a port", ""),
+        ("export NCCL_P2P_DISABLE=1", "it hides PCIe ACS", ""),
+        ("NCCL_P2P_LEVEL=NVL", "hides why they failed", ""),
+        ("export NCCL_SHM_DISABLE=1", "/dev/shm that is too small", ""),
+        ("export NCCL_SOCKET_IFNAME=eth0", "called otherwise", "NCCL_SOCKET_IFNAME=^lo,docker"),
+        ("export NCCL_SOCKET_IFNAME='=enp1s0f0'", "called otherwise", "NCCL_SOCKET_IFNAME=^lo"),
+        ("export NCCL_IB_TIMEOUT=23", "noticed after 4 min", "NCCL_IB_TIMEOUT=20"),
+        ("export NCCL_IB_RETRY_CNT=15", "the field has 3 bits", "NCCL_IB_RETRY_CNT=7"),
+        ("export NCCL_TIMEOUT=7200", "neither NCCL nor PyTorch reads it", ""),
+        ("export TORCH_NCCL_BLOCKING_WAIT=1", "no watchdog thread", ""),
+        ("export TORCH_FR_BUFFER_SIZE=0", "the flight recorder is off", "FR_BUFFER_SIZE=20000"),
+        ("export TORCH_NCCL_DUMP_ON_TIMEOUT=0", "no dump is written", "DUMP_ON_TIMEOUT=1"),
+        ("export TORCH_FR_DUMP_TEMP_FILE=/tmp/rank_", "gone when it is", "$SLURM_JOB_ID/rank_"),
+        ("export TORCH_FR_DUMP_TEMP_FILE=/shared/rank_", "next job overwrites", "$SLURM_JOB_ID"),
+        ("unset NCCL_DEBUG", "NCCL_DEBUG is not set", "NCCL_DEBUG=WARN"),
+        ("export TORCH_DISTRIBUTED_DEBUG=DETAIL", "slows each call", "DEBUG=INFO"),
+        ("export CUDA_LAUNCH_BLOCKING=1", "hides races", ""),
+        ("export DEEPSPEED_TIMEOUT=180", "48 GPU-hours are gone", "DEEPSPEED_TIMEOUT=30"),
+        ("python - <<'E'\nos.environ['NCCL_IB_DISABLE'] = '1'\nE", "many times slower", ""),
+        ("python t.py --ddp_timeout=7200", "noticed after 2 h", "--ddp_timeout 1800"),
+        ("python t.py --distributed-timeout-minutes 90", "after 90 min", "timeout-minutes 30"),
+        ("srun -K --export=NONE python t.py", "do not reach the ranks", "--export=ALL python"),
+    ],
+)  # fmt: skip
+def test_a_setting_is_told_with_what_it_hides(line: str, says: str, better: str) -> None:
+    text = with_line(line)
+    found = notes(text)
+    assert len(found) == 1, said(text)
+    assert says in found[0].says
+    assert not found[0].unfit
+    assert better in "; ".join(found[0].better)
+    assert found[0].line in (12, 13, None)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export NCCL_IB_DISABLE=0",
+        "export NCCL_SOCKET_IFNAME=^lo,docker",
+        "export NCCL_SOCKET_IFNAME=bond",
+        "export NCCL_IB_TIMEOUT=20",
+        "python t.py --ddp_timeout 1800",
+        "# python t.py --ddp_timeout 99999",
+        "export TORCH_NCCL_DUMP_ON_TIMEOUT=${DUMP:-1}",
+    ],
+)
+def test_what_is_in_order_is_not_told(line: str) -> None:
+    assert notes(with_line(line)) == (), said(with_line(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "python t.py --ddp_timeout 86400",
+        'python -c "dist.init_process_group(timeout=timedelta(days=2))"',
+        "export TORCH_NCCL_ASYNC_ERROR_HANDLING=0",
+    ],
+)
+def test_a_hang_that_ends_with_the_allocation_is_unfit(line: str) -> None:
+    found = notes(with_line(line))
+    assert [n.unfit for n in found] == [True]
+    assert (
+        "the end of the allocation" in found[0].says or "ends with the allocation" in found[0].says
+    )
+
+
+@pytest.mark.parametrize("words", ["--save_strategy epoch", "--checkpointing_steps=epoch",
+                                   'save_strategy="epoch"', "--save-every-epoch"])  # fmt: skip
+def test_a_checkpoint_only_at_the_end_of_the_epoch_is_told(words: str) -> None:
+    text = GOOD.replace("--save_steps 500", words)
+    assert "deadlock: that epoch is lost whole" in said(text)
+    assert notes(GOOD + f"\n# {words}\n") == ()
+
+
+def test_what_the_script_leaves_to_others_is_not_checked() -> None:
+    told = list(not_checked(read_script("source ./env.sh\ntorchrun train.py\necho 'open\n")))
+    assert told[0].startswith("what follows line 3: a quote is opened")
+    assert told[1].startswith("settings of ./env.sh: read by the script, not looked into")
+    assert told[2].startswith("the launch: no srun")
+    assert told[3].startswith("how often a checkpoint is saved")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("90", 5_400), ("1:30", 90), ("2:00:00", 7_200), ("1-12", 129_600), ("1-0:30", 88_200),
+     ("UNLIMITED", None), ("", None)],
+)  # fmt: skip
+def test_the_time_limit_is_read_as_slurm_writes_it(value: str, seconds: int | None) -> None:
+    assert time_limit_s(read_script(f"#SBATCH --time={value}\n")) == seconds
+
+
+def test_directives_end_at_the_first_command() -> None:
+    told = read_script("#!/bin/sh\n#SBATCH -N4 -t 5  # x\n\n# c\ntrue\n#SBATCH -N9\n").directives
+    assert told == {"-N": ("4", 2), "-t": ("5", 2)}
+
+
+def test_a_variable_that_names_itself_ends() -> None:
+    settings = read_script("A=$B\nB=$A\nC=x$C\n").settings
+    assert resolved("$A", settings)
+    assert len(resolved("$C", settings)) < 20
+
+
+def test_settings_of_one_value_do_not_grow_without_end() -> None:
+    text = "A=" + "$B$B$B$B" * 50 + "\nB=" + "$C" * 200 + "\nC=" + "$D" * 200 + "\nD=" + "x" * 200
+    assert len(resolved("$A", read_script(text).settings)) <= 4_000
+
+
+@given(st.text(alphabet="srun -K\\\n'\"#;&|()<E=$A{}:.1", max_size=200))
+def test_any_text_is_read(text: str) -> None:
+    script = read_script(text)
+    check(script)
+    for width in (80, 100):
+        assert "\x1b" not in render(script, "x", Look(width=width))
+
+
+def test_the_screen_and_the_exit_code(tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    file = tmp_path / "train.sbatch"
+    file.write_text(f"#!/bin/sh\ntouch {marker}\n$(touch {marker})\nsrun python t.py \x1b[2J\n")
+    command = [sys.executable, "-m", "sluggish", "preflight", "--script", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 40
+    assert done.stdout.splitlines()[2].startswith("NOT FIT   one line costs the allocation")
+    assert " ✗ line 4    srun without --kill-on-bad-exit" in done.stdout
+    assert "     write    srun --kill-on-bad-exit=1 python t.py" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert not marker.exists()
+    told = json.loads(subprocess.run([*command, "--json"], capture_output=True).stdout)
+    assert told["fit"] is False
+    assert told["notes"][0]["line"] == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(b"", "empty"), (b"\0\1", "not a text: it holds zero bytes"), (None, "no such file")],
+)
+def test_what_is_no_script_is_one_line(content: bytes | None, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    if content is not None:
+        file.write_bytes(content)
+    command = [sys.executable, "-m", "sluggish", "preflight", "--script", str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"sluggish: {file}: {says}\n"
