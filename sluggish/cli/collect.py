@@ -50,7 +50,7 @@ def run(wanted: Wanted, out: Path, config: Config, *, anonymous: bool) -> int:
 
 
 def collected(wanted: Wanted, config: Config) -> Kept | None:
-    """A look saved in the state directory; None where Slurm knows no such job."""
+    """A look saved in the state directory; None where Slurm tells of no such job."""
     notes = Notes(PROBES)
     now = datetime.now(UTC)
     try:
@@ -136,8 +136,7 @@ def _ssh(config: Config) -> Callable[[], SshTransport]:
 
 def _nothing(view: SlurmView) -> None:
     """Its notes were shown as they came: what is left is the one line that says the end."""
-    why = "Slurm does not answer here" if view.silent else "Slurm knows no such job"
-    print(f"sluggish: job {view.asked.job}: {why}", file=sys.stderr)
+    print(f"sluggish: job {view.asked.job}: {view.no_job}", file=sys.stderr)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from sluggish.job import Job, Neighbour, NodeState, Step
 from sluggish.probes import sacct as sacct_probe
 from sluggish.probes import squeue as squeue_probe
 from sluggish.probes import topology as topology_probe
-from sluggish.reach import paths, pick
+from sluggish.reach import paths, pick, slurm_says
 from sluggish.reach.command import Ran, run
 from sluggish.reach.pick import JobId
 from sluggish.slurmtext import logpath, site
@@ -28,9 +28,6 @@ PATHS_S = 2.0
 MORE_FIELDS = ("User", "UID", "NNodes", "NTasks", "AllocTRES", "Timelimit", "Submit", "Partition",
                "Restarts", "WorkDir", "StdOut", "StdErr")  # fmt: skip
 """Asked of sacct only where `sacct -e` lists them: an unknown field fails the whole call."""
-_LOST = ("timeout", "stuck")
-_UNREACHABLE = re.compile(r"(?i)unable to contact|communicat|connect|timed out|slurm\.conf")
-_DENIED = re.compile(r"(?i)access|permission|denied|not permitted|invalid user")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +56,8 @@ class SlurmView:
     notes: tuple[str, ...] = ()
     """What could not be seen or had to be chosen, one safe line each."""
     evidence: tuple[Evidence, ...] = ()
-    silent: bool = False
-    """No command of Slurm's answered at all: it is down, or not on this machine."""
+    no_job: str = ""
+    """Where `job` is None, why, in one line: Slurm's own no, or that it could not be asked."""
 
 
 def look(
@@ -92,7 +89,11 @@ def look(
     if early:
         early(known)
     second = _second_round(known, timeout_s, env)
-    return _second_view(known, second)
+    view = _second_view(known, second)
+    if view.job:
+        return view
+    why = slurm_says.no_job(first["job"], first["queue"], second.get("sacct"), view.settings)
+    return replace(view, no_job=why)
 
 
 def _side_by_side(
@@ -120,7 +121,7 @@ def _side_by_side(
 
 def _first_view(asked: JobId, first: Mapping[str, Ran], chosen: pick.Choice) -> SlurmView:
     job, ran, steps = chosen.job, first["job"], first["step"]
-    notes = [*chosen.notes, *_complaints(ran), *_complaints(steps, said=ran)]
+    notes = [*chosen.notes, *slurm_says.complaints(ran), *slurm_says.complaints(steps, said=ran)]
     step = pick.training_step(job, asked.step) if job else None
     nodes, origin = pick.nodes_of(job, step, chosen.parts)
     settings = {} if first["config"].error else site.settings(first["config"].text)
@@ -138,13 +139,12 @@ def _first_view(asked: JobId, first: Mapping[str, Ran], chosen: pick.Choice) -> 
             _evidence("slurm_job", ran, command=shown, content=text.encode()),
             *_topology(first["topology"]),
         ),
-        silent=all(one.error for one in first.values()),
     )
 
 
 def _topology(ran: Ran) -> tuple[Evidence, ...]:
     """Slurm's tree where it has one; a flat cluster is nothing that could not be seen."""
-    if ran.error in _LOST or (ran.error is None and "Name=" in ran.text):
+    if ran.error in slurm_says.LOST or (ran.error is None and "Name=" in ran.text):
         return (_evidence(topology_probe.ID, ran, content=ran.stdout),)
     return ()
 
@@ -154,7 +154,7 @@ def _owner(view: SlurmView, ran: Ran) -> SlurmView:
     try:
         told = rows(ran.text)
     except ValueError:
-        return replace(view, notes=(*view.notes, *_complaints(ran, said=None)))
+        return replace(view, notes=(*view.notes, *slurm_says.complaints(ran, said=None)))
     mine = pick.of_job(told, view.asked, view.job)
     owners = {(one.uid, one.user) for one in mine}
     if len(owners) != 1:
@@ -217,9 +217,7 @@ def _second_view(view: SlurmView, ran: Mapping[str, Ran]) -> SlurmView:
 
 def _with_accounting(view: SlurmView, ran: Ran) -> SlurmView:
     past = pick.from_accounting(view.asked, view.job, ran.text)
-    notes = [*view.notes, *_complaints(ran, said=None), *past.notes]
-    if view.job is None and not past.runs and not ran.error and not view.silent:
-        notes.append(f"job {view.asked.job} is not known to Slurm, neither running nor accounted")
+    notes = [*view.notes, *slurm_says.complaints(ran, said=None), *past.notes]
     lasting = past.runs[-1] if past.runs else None
     job = view.job or lasting
     step = view.step or (pick.training_step(job, view.asked.step) if job else None)
@@ -239,7 +237,7 @@ def _with_accounting(view: SlurmView, ran: Ran) -> SlurmView:
 
 def _with_nodes(view: SlurmView, ran: Ran) -> SlurmView:
     states: tuple[NodeState, ...] = ()
-    notes = _complaints(ran, said=None)
+    notes = slurm_says.complaints(ran, said=None)
     try:
         states = node_states(ran.text, 0)
     except ValueError as problem:
@@ -260,7 +258,7 @@ def _with_others(view: SlurmView, ran: Ran) -> SlurmView:
     if hidden:
         evidence = replace(evidence, error="denied", stderr=hidden)
     others: dict[str, tuple[Neighbour, ...]] | None = None
-    notes = [hidden] if hidden else _complaints(ran, said=None)
+    notes = [hidden] if hidden else slurm_says.complaints(ran, said=None)
     try:
         found = rows(ran.text)
         if not hidden:
@@ -304,19 +302,6 @@ def _files(patterns: Sequence[str], uid: int) -> tuple[tuple[str, ...], str | No
     return plain, f"{safe(found.path, 120)}: {found.error}, {safe(found.says, 120)}"
 
 
-def _complaints(ran: Ran, said: Ran | None = None) -> list[str]:
-    """What a failed command says, once."""
-    if said is not None and (ran.says == said.says or ran.error == said.error is not None):
-        return []
-    words = [word for word in ran.argv if not word.startswith("-")]
-    name = " ".join(words[:3]) if ran.argv[0] == "scontrol" else ran.argv[0]
-    if ran.error in _LOST:
-        return [f"{name}: no answer in {ran.duration_s:.0f} s; slurmctld or its storage is stuck"]
-    if ran.error or ran.exit_code or (ran.says and not ran.stdout.strip()):
-        return [f"{name}: {safe(ran.says or ran.error or 'no answer', 200)}"]
-    return []
-
-
 def _command(ran: Ran) -> str:
     """As it ran, with the zone: that is how a reader knows in which its times are."""
     return "TZ=UTC " + " ".join(_quoted(word) for word in ran.argv)
@@ -330,7 +315,7 @@ def _evidence(probe: str, ran: Ran, *, content: bytes, command: str = "") -> Evi
     """The answer of one command. An empty one is a failure with its words, never silence."""
     error = ran.error
     if error is None and not content.strip():
-        error = _why_empty(ran)
+        error = slurm_says.why_empty(ran)
     kept = content if content.strip() else b""
     return Evidence(
         node=None,
@@ -345,9 +330,3 @@ def _evidence(probe: str, ran: Ran, *, content: bytes, command: str = "") -> Evi
         size=len(kept),
         open=lambda: kept,
     )
-
-
-def _why_empty(ran: Ran) -> str:
-    if _UNREACHABLE.search(ran.stderr):
-        return "unreachable"
-    return "denied" if _DENIED.search(ran.stderr) else "not found"

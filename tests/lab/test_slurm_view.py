@@ -129,7 +129,7 @@ def test_an_unknown_id_is_said_to_be_unknown(lab_acct: Lab) -> None:
     view = look(lab_acct, "999999")
     assert view["job"] is None
     assert view["evidence"]["slurm_job"][0] == "not found"
-    assert any("not known to Slurm" in note for note in view["notes"])
+    assert view["no_job"] == "Slurm knows no such job, neither in slurmctld nor in accounting"
 
 
 def test_a_job_that_only_accounting_knows_has_owner_and_nodes(lab_acct: Lab) -> None:
@@ -257,7 +257,25 @@ def test_a_controller_that_hangs_costs_its_deadline_and_is_said(lab: Lab) -> Non
     assert view["job"] is None
     assert view["evidence"]["slurm_job"][0] == "timeout"
     assert any("no answer in 5 s" in note for note in view["notes"])
+    assert view["no_job"].startswith("Slurm cannot be asked (no answer in 5 s")
     assert view["took_s"] < 14
+
+
+def test_no_munge_and_no_name_of_the_controller_are_no_unknown_job(lab: Lab) -> None:
+    diagnose = "sluggish diagnose --job 4242 --window 0 2>&1; echo rc=$?"
+    socket = "/run/munge/munge.socket.2"
+    lab.sh("login", f"mv {socket} {socket}.away")
+    try:
+        munge = lab.sh("login", diagnose)
+    finally:
+        lab.sh("login", f"mv {socket}.away {socket}")
+    assert "sluggish: job 4242: Slurm cannot be asked (Munge encode failed" in munge
+    conf = "sed s/^SlurmctldHost=.*/SlurmctldHost=nowhere.invalid/ /etc/slurm/slurm.conf >/tmp/dns"
+    dns = lab.sh("login", f"{conf}; SLURM_CONF=/tmp/dns; export SLURM_CONF; {diagnose}")
+    assert "sluggish: job 4242: Slurm cannot be asked (no answer in 5 s: " in dns
+    assert "knows no such job" not in munge + dns
+    known = lab.sh("login", diagnose)
+    assert "slurmctld knows no such job, and there is no accounting here" in known
 
 
 SEED = os.environ.get("SLUGGISH_FUZZ_SEED", "11")
