@@ -160,10 +160,17 @@ def _file(facts: Facts, item: Evidence, probe: ModuleType, outcome: Parsed) -> N
         _blind(facts, item, probe, _say(item))
 
 
+SECOND = "second sample: "
+"""Begins the reason of a gap where only what moves between the samples is not known."""
+
+
 def _blind(facts: Facts, item: Evidence, probe: ModuleType, why: str) -> None:
+    second = item.sample == "b" and item.node in facts.answered[probe.ID]
+    why = f"{SECOND}{why}" if second else why
     for kind in probe.FACTS:
         facts.gaps.append(Gap(node=item.node, fact=kind, probe=item.probe, why=why, path=item.path))
-        if item.error:  # an answer that was cut short saw something, but cannot say "none"
+        # an answer that was cut short saw something, but cannot say "none"
+        if item.error and not second:
             facts.seen[kind].discard(item.node)
 
 

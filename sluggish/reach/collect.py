@@ -92,16 +92,18 @@ class Look:
 
 
 def _silence(node: str, answer: Answer | None, evidence: Iterable[Evidence]) -> list[Evidence]:
-    """What a node owes us, with why it is not there."""
-    told = {item.probe for item in evidence if item.node == node}
+    """What a node owes us, with why it is not there; of a first sample also its second."""
+    told = {(item.probe, item.sample) for item in evidence if item.node == node}
+    probes = {probe for probe, _ in told}
     if answer is not None and answer.failure is None:
         return []  # the script says itself what it could not do
     failure = answer.failure if answer else "not run"
     says = answer.says if answer else "stopped before its whole answer had come"
+    owed = [(probe, "") for probe in NODE_PROBES if probe not in probes]
+    owed += [(probe, "b") for probe, sample in told if sample == "a" and (probe, "b") not in told]
     return [
-        Evidence(node=node, probe=probe, path="", error=failure, stderr=says)
-        for probe in NODE_PROBES
-        if probe not in told
+        Evidence(node=node, probe=probe, path="", sample=sample, error=failure, stderr=says)
+        for probe, sample in owed
     ]
 
 

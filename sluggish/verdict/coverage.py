@@ -10,7 +10,7 @@ from sluggish.facts.derived import Look, Onset
 from sluggish.facts.gpu import Gpu, OtherGpus
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.log import LogSpan
-from sluggish.facts.store import Facts
+from sluggish.facts.store import SECOND, Facts
 from sluggish.hostlist import fold
 from sluggish.verdict.case import Case
 from sluggish.verdict.flavour import not_seen
@@ -182,6 +182,7 @@ def not_checked(tree: tuple[Question, ...], case: Case) -> tuple[NotChecked, ...
     return (
         *out,
         *_of_gpus(case.facts),
+        *_second_samples(case.facts),
         *_read_in_part(case.facts),
         *_of_collectives(case),
         *_always(case),
@@ -213,6 +214,16 @@ def _of_gpus(facts: Facts) -> Iterable[NotChecked]:
         seen = " and ".join(str(len(gpus)) for gpus in short[:3])
         why = f"the job's nodes show {seen} of {RACK_GPUS} GPUs; its mates outside the job do not"
         yield NotChecked(what="NVLink domain", why=f"{why} stand here")
+
+
+def _second_samples(facts: Facts) -> Iterable[NotChecked]:
+    """Nodes where a look ended before its window: what moves there is not known."""
+    nodes: dict[str, dict[str, None]] = {}
+    for gap in facts.gaps:
+        if gap.why.startswith(SECOND) and gap.node:
+            nodes.setdefault(gap.why.removeprefix(SECOND), {})[gap.node] = None
+    for why, short in nodes.items():
+        yield NotChecked(what="second samples", where=fold(short), why=why)
 
 
 def _read_in_part(facts: Facts) -> Iterable[NotChecked]:
