@@ -6,6 +6,7 @@ PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin${PATH:+:$PATH}
 LC_ALL=C
 export PATH LC_ALL
 umask 077
+cd / 2>/dev/null # a home is closed to the child that becomes the owner, or hangs
 [ -n "${BASH_VERSION:-}" ] && set -o posix # there ulimit counts in 512 bytes
 SLUGGISH_SELF=$$
 export SLUGGISH_SELF SLUGGISH_JOB SLUGGISH_UID
@@ -51,6 +52,15 @@ in_kernel() { # PID...: says of each that hangs in the kernel where; 1 if none d
     done 2>/dev/null
     return $none
 }
+parent() { # -> PARENT: who started this script, or who took it over
+    PARENT=
+    { read -r line <"/proc/$$/stat"; } 2>/dev/null || return
+    line=${line##*) }
+    line=${line#* }
+    PARENT=${line%% *}
+}
+parent
+STARTED_BY=$PARENT
 nap() { sleep 0.05 2>/dev/null || sleep 1; }
 if [ "$(printf ab | head -c 1 2>/dev/null)" = a ]; then
     take() { head -c "$1" "$2"; } # COUNT FILE
@@ -298,6 +308,8 @@ look() {
         while [ "$NOW" -lt "$UNTIL" ]; do
             nap
             now
+            parent # nothing is written now, so only this shows that nobody listens any more
+            [ "$PARENT" = "$STARTED_BY" ] || exit 130
         done
         many b $PAIRS
         [ -n "$SAMPLED" ] && finish gpu_samples gpu_samples "" "" "$UNTIL"
