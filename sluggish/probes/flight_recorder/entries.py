@@ -29,17 +29,24 @@ _LIBRARY = re.compile(r"/(?:site|dist)-packages/|/lib/python\d|^<|/torch/")
 Entry = dict[str, Any]
 
 
-def read_dump(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | GroupHead]:
-    """Facts of one rank. ValueError where the objects are not those of a flight recorder."""
+def read_dump(
+    dump: dict[str, Any], origin: Origin, rank: int, left_out: int = 0
+) -> list[RankRecord | GroupHead]:
+    """Facts of one rank. ValueError where the objects are not those of a flight recorder.
+
+    `left_out`: finished entries that were not loaded; ValueError where the record ids disagree.
+    """
     try:
-        return _read(dump, origin, rank)
+        return _read(dump, origin, rank, left_out)
     except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as what:
         raise ValueError(
             f"expected entries of a flight recorder: {type(what).__name__} {what}"
         ) from None
 
 
-def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | GroupHead]:
+def _read(
+    dump: dict[str, Any], origin: Origin, rank: int, left_out: int
+) -> list[RankRecord | GroupHead]:
     told: Any = dump.get("entries") or []
     if not isinstance(told, list):
         raise ValueError("expected a list of entries")
@@ -51,7 +58,9 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
     plain = [e for e in entries if not e["is_p2p"]] if p2p else entries
     first, newest = (entries[0]["record_id"], entries[-1]["record_id"]) if entries else (0, -1)
     wrapped = first > 0
-    only_active = newest - first + 1 != len(entries)
+    only_active = newest - first + 1 != len(entries) + left_out
+    if left_out and only_active:
+        raise ValueError("expected record ids without a hole")
     groups = _groups(dump, last)
     _check_rank(groups, rank, gloo)
     status = _status(dump)
@@ -65,7 +74,7 @@ def _read(dump: dict[str, Any], origin: Origin, rank: int) -> list[RankRecord | 
         version=str(dump.get("version", "")),
         backend=backend,
         library=str(dump.get("comm_lib_version") or ""),
-        entries=len(entries),
+        entries=len(entries) + left_out,
         wrapped=wrapped and not only_active,
         timing=any(e.get("time_discovered_started_ns") for e in tail),
         taken_at=origin.taken_at,

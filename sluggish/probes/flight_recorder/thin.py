@@ -1,0 +1,119 @@
+"""Leave out of a pickled dump what cannot change its facts, before it is loaded.
+
+A ring holds thousands of finished collectives; the facts need the first entry, the newest ones,
+the last finished ones of each group, and all that is unfinished or point-to-point. Unpickling is
+nearly all of the time that a dump takes, so the rest is cut out of the bytes.
+
+An entry is left out only where its bytes show one entry, a collective, finished, of a group that
+has enough later ones; what is in doubt stays. The reader compares the record ids with the number
+left out and loads the whole dump where they disagree. Entries are told apart by the opcodes that
+PyTorch's pickler (pytorch `torch/csrc/jit/serialization/pickler.cpp`) and Python's write for a
+string seen before; dumps of other writers are loaded whole.
+"""
+
+import re
+from itertools import chain
+
+WORTH_BYTES = 32_768  # a smaller dump is loaded sooner than it is looked through
+REFERENCES = 64  # of the newest objects that are referred to: where they were first written
+
+_GET = re.compile(rb"h(.)|j(...)\x00", re.DOTALL)  # BINGET, LONG_BINGET below 2^24
+_NAME_END = re.compile(rb"\n[A-Za-z_][\w.]*\n")
+_MODULE = re.compile(rb"[ci][A-Za-z_][\w.]*\Z")  # the opcodes GLOBAL and INST: module, name
+_LONGEST_MODULE = 256
+_FALSE_END_NEW = b"\x89u}"  # NEWFALSE SETITEMS EMPTY_DICT: an entry ends, another begins
+
+
+def thinned(data: bytes, newest: int, each: int) -> tuple[bytes, int]:
+    """A pickle with fewer entries and how many were left out; `data` itself and 0 in doubt.
+
+    Kept are the first entry, the `newest` ones and the last `each` finished ones of each group.
+    """
+    if len(data) < WORTH_BYTES or data[:2] != b"\x80\x02" or _code(data):
+        return data, 0
+    is_p2p, group = _get(data, b"is_p2p"), _get(data, b"pg_id")
+    after_group, finished = _get(data, b"process_group"), _finished(data)
+    if not (is_p2p and group and after_group and finished):
+        return data, 0
+    apart = is_p2p + _FALSE_END_NEW
+    parts = data.split(apart)
+    newer = len(parts) - newest
+    kept = _kept(parts, newer, group + b"K", after_group, finished, each)
+    head = _head(data, apart, chain((parts[i] for i in kept), parts[max(newer, 0) :]))
+    kept = [i for i in kept if i > head]
+    left_out = newer - head - 1 - len(kept)
+    if left_out <= 0:
+        return data, 0
+    return apart.join([*parts[: head + 1], *(parts[i] for i in kept), *parts[newer:]]), left_out
+
+
+def _code(data: bytes) -> bool:
+    """Whether something in it may be the name of a class: then the loader shall see and refuse."""
+    ends = (found.start() for found in _NAME_END.finditer(data))
+    return any(_MODULE.search(data, max(0, at - _LONGEST_MODULE), at) for at in ends)
+
+
+def _kept(
+    parts: list[bytes], newer: int, group: bytes, after: bytes, finished: bytes, each: int
+) -> list[int]:
+    """Places of the older entries that must stay, the first one apart."""
+    seen: dict[int, int] = {}  # local group id -> finished ones that stay
+    kept: list[int] = []
+    length, end = len(group), len(group) + 1 + len(after)
+    for place in range(newer - 1, 0, -1):
+        part = parts[place]
+        at = part.find(group)
+        if part.count(finished) == 1 and at >= 0 and part[at + length + 1 : at + end] == after:
+            local = part[at + length]
+            count = seen.get(local, 0)
+            if count >= each:
+                continue
+            seen[local] = count + 1
+        kept.append(place)
+    kept.reverse()
+    return kept
+
+
+def _finished(data: bytes) -> bytes:
+    """The bytes of a finished entry, as `finished` of the entries has it; empty if not known."""
+    if b"gloo:" in data:  # its state never moves
+        retired = _get(data, b"retired")
+        return retired and retired + b"\x88"
+    state, completed = _get(data, b"state"), _get(data, b"completed")
+    return state + completed if state and completed else b""
+
+
+def _get(data: bytes, word: bytes) -> bytes:
+    """The opcode that refers to a string which was memoised where it first stood; empty if not."""
+    text = b"X%c\x00\x00\x00%b" % (len(word), word)
+    at = data.find(text)
+    if at < 0:
+        return b""
+    end = at + len(text)
+    if data[end : end + 1] == b"q":
+        return b"h" + data[end + 1 : end + 2]
+    return b"j" + data[end + 1 : end + 5] if data[end : end + 1] == b"r" else b""
+
+
+def _head(data: bytes, apart: bytes, parts: chain[bytes]) -> int:
+    """The last of the first parts that must all stay: later ones refer to what they wrote."""
+    found = {
+        int.from_bytes(short or long, "little")
+        for part in parts
+        for short, long in _GET.findall(part)
+    }
+    end, last = 0, _last_index(data)
+    real = sorted((index for index in found if index <= last), reverse=True)
+    for index in real[:REFERENCES]:
+        put = b"q%c" % index if index < 256 else b"r" + index.to_bytes(4, "little")
+        at = data.find(put)
+        if at >= 0:
+            end = max(end, data.count(apart, 0, at))
+    return end
+
+
+def _last_index(data: bytes) -> int:
+    """The memo's last index where it stands at the end, as PyTorch has it: more is no reference."""
+    if data[-3:-2] == b"q":
+        return data[-2]
+    return int.from_bytes(data[-5:-1], "little") if data[-6:-5] == b"r" else 1 << 24
