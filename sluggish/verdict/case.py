@@ -6,8 +6,10 @@ from datetime import datetime
 from sluggish.facts.collective import Wait, WaitRoot
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
 from sluggish.facts.store import Facts
-from sluggish.findings import Finding, Spot
+from sluggish.findings import Finding, Role, Spot, Strength
 from sluggish.verdict.model import Culprit
+
+MOVING = ("PROG-STEPS", "PROG-CKPT", "PROG-EVAL", "PROG-INIT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,19 @@ def agrees(finding: Finding, case: Case) -> bool | None:
         return True
     soft = wait.state == "unobserved" or _logs_only(wait) or any(v is None for v in verdicts)
     return None if soft else False
+
+
+def moving(case: Case) -> tuple[Finding, ...]:
+    """Positive signs that it moves: its steps go on, or a pause that is worked at.
+
+    Not yet a verdict: that needs every node seen.
+    """
+    return tuple(
+        f
+        for f in case.findings
+        if f.rule in MOVING and f.role is Role.ROOT and f.strength is not Strength.WEAK
+        if agrees(f, case) is not False and (f.rule != "PROG-STEPS" or case.onset is None)
+    )
 
 
 def _is_transport(finding: Finding) -> bool:

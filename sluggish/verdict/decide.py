@@ -6,7 +6,7 @@ from datetime import timedelta
 from sluggish.causes import Cause, Phase
 from sluggish.findings import Finding, Role, Strength
 from sluggish.verdict.blame import RANK, culprits
-from sluggish.verdict.case import Case, agrees
+from sluggish.verdict.case import Case, agrees, moving
 from sluggish.verdict.confidence import confidence, families_of
 from sluggish.verdict.coverage import blind_nodes, not_answered, not_checked
 from sluggish.verdict.drain import drain_nodes
@@ -125,11 +125,7 @@ def _best_hard(case: Case, tree: tuple[Question, ...]) -> Choice | None:
 
 def _moves(case: Case) -> bool:
     """The log's own steps go on: nothing has stopped this job."""
-    steps = any(
-        f.rule == "PROG-STEPS" and f.role is Role.ROOT and f.strength is not Strength.WEAK
-        for f in case.findings
-    )
-    return steps and case.onset is None
+    return any(f.rule == "PROG-STEPS" for f in moving(case))
 
 
 def _choice(question: Question, found: tuple[Finding, ...], case: Case) -> Choice | None:
@@ -148,7 +144,7 @@ def _choice(question: Question, found: tuple[Finding, ...], case: Case) -> Choic
 
 def _open(question: Question, found: tuple[Finding, ...], case: Case) -> Choice | None:
     """It hangs: the subtype is the first of the question's own order that anything speaks for."""
-    if _moves(case):  # a collective under way is what a running job looks like
+    if moving(case):  # a collective under way is what a running job looks like
         return Choice(question=question, findings=(), subtype="unobserved")
     for rule_id, subtype in question.listens.items():
         mine = tuple(f for f in found if f.rule == rule_id)

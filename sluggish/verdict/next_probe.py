@@ -6,9 +6,10 @@ from sluggish.causes import Cause, Level, Phase
 from sluggish.findings import Finding
 from sluggish.hostlist import fold
 from sluggish.text import is_node_name
-from sluggish.verdict.case import Case
-from sluggish.verdict.coverage import answered
+from sluggish.verdict.case import Case, moving
+from sluggish.verdict.coverage import NAMES, answered, not_answered
 from sluggish.verdict.model import Confidence, Culprit
+from sluggish.verdict.tree import TREE
 
 BY_SUBTYPE = {
     "all_joined": "compare port counters twice, 10 s apart, and NCCL's library versions over the "
@@ -128,8 +129,8 @@ def _of_unknown(subtype: str | None, case: Case) -> str:
         return f"py-spy dump of rank {ranks}: the others wait for it"
     if subtype == "hang" and case.facts.answered.get("nccl_ras"):
         return "py-spy dump on every rank: the smallest group of equal stacks is the suspect"
-    if subtype == "unobserved" and (silent := _silent(case)):
-        return silent
+    if subtype == "unobserved" and (told := _moves_but(case) or _silent(case)):
+        return told
     if subtype == "no_evidence":
         return _seen_only(case.findings) or _not_given(case)
     return BY_SUBTYPE.get(subtype or "", BY_SUBTYPE["no_evidence"])
@@ -138,6 +139,28 @@ def _of_unknown(subtype: str | None, case: Case) -> str:
 def _seen_only(findings: Sequence[Finding]) -> str | None:
     seen = {finding.rule for finding in findings if finding.role.value != "all_clear"}
     return next((told for rule, told in SEEN_ONLY if rule in seen), None)
+
+
+def _moves_but(case: Case) -> str | None:
+    """It moves as far as can be seen, and what could not be seen keeps that from being said."""
+    signs = moving(case)
+    missing = [
+        (probe, why, node)
+        for question in TREE
+        if question.id in ("gpu", "fabric", "memory")
+        for node, holes in not_answered(question, case).items()
+        for probe, why in holes
+    ]
+    if not signs or not missing:
+        return None
+    probe, why, _ = missing[0]
+    nodes = {node: None for other, _, node in missing if other == probe and node}
+    where = f" of {fold(nodes)}" if nodes else ""
+    how = "; look as root, or with --sudo" if why.startswith("denied") else ""
+    return (
+        f"it moves as far as is seen ({signs[0].says}); that no fault is behind it is not known "
+        f"without the {NAMES.get(probe, probe)}{where}{how}"
+    )
 
 
 def _silent(case: Case) -> str | None:
