@@ -419,6 +419,7 @@ CARRIES = {
     "DATA-NETWORK": "object_store",
     "DATA-STEPS": "data_steps",
     "DATA-STORAGE": "loader_nfs",
+    "DATA-TARGET": "ost_lost",
     "GPU-APP-XID": "app_xid",
     "GPU-DOMAIN": "imex_broken",
     "GPU-FABRIC": "fabric_not_up",

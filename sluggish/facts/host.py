@@ -260,6 +260,23 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LustreTarget:
+    """One server target (OST, MDT, MGS) of a Lustre client and how the client stands with it."""
+
+    node: str | None
+    target: str
+    """`fs1-OST0004`."""
+    state: str
+    """FULL and IDLE work; DISCONN, CONNECTING, EVICTED, REPLAY*, RECOVER do not answer now."""
+    server: str = ""
+    """Address of the server that it last spoke to."""
+    inflight: int | None = None
+    """Requests under way: somebody waits for them."""
+    inactive: bool = False
+    """An administrator switched it off: expected."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Filesystem:
     """Space of a file system, bytes (`df`)."""
 

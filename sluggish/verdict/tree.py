@@ -155,6 +155,7 @@ TREE: tuple[Question, ...] = (
         cause=Cause.DATA_STALL,
         listens={
             "DATA-STORAGE": "storage",
+            "DATA-TARGET": "storage",
             "DATA-AUTH": "storage",
             "DATA-NETWORK": "network_wait",
             "DATA-LOADER": "loader_wait",

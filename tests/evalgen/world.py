@@ -141,6 +141,8 @@ class MountPoint:
     source: str
     options: str = "rw,relatime"
     answers: bool = True
+    lost: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Lustre: target -> (state, requests under way) of those that are not connected."""
 
 
 @dataclass(slots=True, kw_only=True)

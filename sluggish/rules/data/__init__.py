@@ -7,5 +7,9 @@ from sluggish.rules.data.loader import data_loader
 from sluggish.rules.data.lock import start_lock
 from sluggish.rules.data.network import data_network
 from sluggish.rules.data.storage import data_storage
+from sluggish.rules.data.targets import data_target
 
-RULES = (data_storage, data_auth, data_network, data_loader, data_ckpt, data_import, start_lock)
+RULES = (
+    data_storage, data_target, data_auth, data_network, data_loader, data_ckpt, data_import,
+    start_lock,
+)  # fmt: skip

@@ -6,7 +6,7 @@ Files of proc(5); cgroup v2 paths of Slurm's slurmstepd.scope.
 from __future__ import annotations
 
 from ..clock import at
-from ..world import Node, Rank, World
+from ..world import MountPoint, Node, Rank, World
 
 GIB = 1 << 30
 
@@ -88,6 +88,30 @@ def mounts(world: World, node: Node) -> str:
         if m.fstype in ("nfs4", "nfs", "lustre", "beegfs", "gpfs"):
             said = "answered in 0.003" if m.answers else "no answer in 5.0"
             out += "\n" + _section(f"stat {m.path}", said)
+        if m.fstype == "lustre":
+            out += _imports(m)
+    return out
+
+
+def _imports(m: MountPoint) -> str:
+    """Form: Lustre 2.12, `lctl get_param osc.*.import`, as public captures print it."""
+    fs = m.source.rpartition("/")[2]
+    out = ""
+    for kind, name in (("mdc", "MDT0000"), *(("osc", f"OST{n:04x}") for n in range(4))):
+        state, waiting = m.lost.get(name, ("FULL", 0))
+        own = f"{fs}-{name}-{kind}-ffff8a5c31f4c000"
+        flags = "replayable, pingable, connect_tried"
+        out += "\n" + _section(f"/sys/kernel/debug/lustre/{kind}/{own}/import", (
+            f"import:\n    name: {own}\n    target: {fs}-{name}_UUID\n    state: {state}\n"
+            "    connect_flags: [ write_grant, server_lock, version, request_portal ]\n"
+            "    connect_data:\n       flags: 0xa0425af2e3440478\n       instance: 1\n"
+            f"    import_flags: [ {flags} ]\n    connection:\n"
+            "       failover_nids: [ 10.9.8.11@o2ib, 10.9.8.12@o2ib ]\n"
+            "       current_connection: 10.9.8.11@o2ib\n       connection_attempts: 3\n"
+            "       generation: 1\n       in-progress_invalidations: 0\n       idle: 12 sec\n"
+            f"    rpcs:\n       inflight: {waiting}\n       unregistering: 0\n"
+            "       timeouts: 0\n       avg_waittime: 655 usec"
+        ))  # fmt: skip
     return out
 
 

@@ -89,6 +89,28 @@ def loader_nfs() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def ost_lost() -> tuple[World, Expected]:
+    """Form of the imports: public captures of Lustre 2.12; the fault: Lustre manual, recovery."""
+    world = _world(
+        "ost_lost", nodes=["cn11", "cn12"], job_id="66177",
+        taken_at=epoch("2026-10-20T04:40:00Z"), env={"NCCL_DEBUG": "WARN"}, log_style="logging",
+    )  # fmt: skip
+    rank = world.ranks[5]
+    for n in world.nodes:
+        n.mounts[-1].lost = {"OST0002": ("DISCONN", 6 if n is rank.node else 0)}
+        for sample in ("rank_procs", "sockets"):  # hidden processes (hidepid): nobody sees a D
+            world.missing[n.name, sample] = "denied"
+    world.without |= {"stacks"}
+    _leaves(world, rank, "data loader", ago=700, entries=64)
+    tell_start(world)
+    return world, Expected(
+        cause="data_stall", subtype="storage", culprits=[culprit(rank)], drains=[],
+        told="One of four OSTs of /lustre is away: the mount answers stat on both nodes, the shard "
+        "that rank 5 reads next lies on the lost one.",
+        must_not=[*_NEVER],
+    )  # fmt: skip
+
+
 def rank0_checkpoint() -> tuple[World, Expected]:
     world = _world(
         "rank0_checkpoint", model="B200", nodes=["wk-1", "wk-2"], job_id="7005",
@@ -555,7 +577,7 @@ def object_store() -> tuple[World, Expected]:
 
 STORIES = (
     host_memory_fault, object_store,
-    loader_nfs, rank0_checkpoint, cgroup_oom, host_oom, cuda_oom, python_exception,
+    loader_nfs, ost_lost, rank0_checkpoint, cgroup_oom, host_oom, cuda_oom, python_exception,
     dead_rank_segfault, unprepared, hca_set, memlock, shm_full, evaluation, completed, pending,
     node_failed, comm_wedged,
 )  # fmt: skip

@@ -1,17 +1,20 @@
-"""Mounts, whether network mounts answer, and space of local file systems.
+"""Mounts, whether network mounts answer, space of local file systems, targets of Lustre.
 
 Plain user. `stat` of a dead NFS mount never ends and cannot be killed: each one runs in the
 background and is left alone after 5 s. `df` is asked for local file systems only, for the same
 reason. It calls FUSE local, so FUSE types are left out, and it is left alone after 5 s as well.
+A `stat` that answers clears no single target: a Lustre client that lost one of its servers still
+answers it from the others. Each target's `import` is read without a word to its server.
 Trap: `/proc/self/mounts` writes a blank in a path as `\\040`.
 """
 
 import re
 from collections.abc import Iterator
 
-from sluggish.facts.host import Filesystem, Mount
+from sluggish.facts.host import Filesystem, LustreTarget, Mount
 from sluggish.facts.origin import Origin
 from sluggish.facts.sections import sections
+from sluggish.probes.mounts.lustre import targets
 
 ID = "mounts"
 COMMAND = """\
@@ -31,9 +34,14 @@ while read -r _ path type _; do
     echo "answered from $s to $(date +%s.%N)" > "$t/$n.done" ) > /dev/null 2>&1 < /dev/null &
 done < /proc/self/mounts
 ( df -P -l "$@"; df -P /dev/shm | tail -n 1; : > "$t/df.done" ) > "$t/df" 2>/dev/null < /dev/null &
+( for kind in osc mdc mgc; do
+    for f in /proc/fs/lustre/$kind/*/import /sys/kernel/debug/lustre/$kind/*/import; do
+      [ -r "$f" ] && echo "==> $f <==" && cat "$f" && echo
+    done
+  done; : > "$t/imports.done" ) > "$t/imports" 2>/dev/null < /dev/null &
 i=0
 while [ "$i" -lt 50 ]; do
-  [ "$(ls "$t" | grep -c done)" -gt "$n" ] && break
+  [ "$(ls "$t" | grep -c done)" -gt "$((n + 1))" ] && break
   sleep 0.1; i=$((i + 1))
 done
 echo '==> df <=='
@@ -43,9 +51,11 @@ for p in "$t"/*.path; do
   echo "==> stat $(cat "$p") <=="
   if [ -r "${p%.path}.done" ]; then cat "${p%.path}.done"; else echo 'no answer in 5.0'; fi
 done
+cat "$t/imports"
+[ -r "$t/imports.done" ] || echo '==> imports of lustre <=='
 rm -rf "$t"
 """
-FACTS: tuple[type, ...] = (Mount, Filesystem)
+FACTS: tuple[type, ...] = (Mount, Filesystem, LustreTarget)
 BINARY = False
 
 NETWORK = {
@@ -81,18 +91,19 @@ _SNIFF = re.compile(
     rb"^==> (?:/proc/(?:self/|1/)?mounts|stat /[^\n]{0,500}) <==\r?$"
     rb"|^\S{1,300} /\S{0,300} (?:proc|sysfs|ext4|xfs|nfs4?|lustre|overlay|tmpfs) \S{1,500} 0 0\r?$"
     rb"|^\S{1,300} on /\S{0,300} type [\w.]{1,30} \([a-z]\S{0,500}\)\r?$"
+    rb"|^[ \t]{0,8}import:[ \t]*\r?\n[ \t]{1,8}name: [\w.-]{1,60}-(?:osc|mdc)-"
     rb"|\A\s{0,20}Filesystem\s+1(?:024|K)-blocks\s+Used\s+Avail",
     re.MULTILINE,
 )
 
 
 def sniff(head: bytes) -> bool:
-    """Sections of this probe, /proc/mounts alone, the list of `mount`, or the table of `df`."""
+    """Sections of this probe, /proc/mounts, the list of `mount`, `df`, or imports of Lustre."""
     return bool(_SNIFF.search(head))
 
 
-def parse(text: str, origin: Origin) -> Iterator[Mount | Filesystem]:
-    """Mounts that can hold data, with their answer where they were asked; then space."""
+def parse(text: str, origin: Origin) -> Iterator[Mount | Filesystem | LustreTarget]:
+    """Mounts that can hold data, with their answer where they were asked; space; targets."""
     found = dict(sections(text))
     bodies = [found[name] for name in found if name.endswith("mounts")] if found else [text]
     answers = {_unescape(n[5:]): b for n, b in found.items() if n.startswith("stat /")}
@@ -104,10 +115,12 @@ def parse(text: str, origin: Origin) -> Iterator[Mount | Filesystem]:
         if path not in mounts:
             mounts[path] = _mount(path, "", "", "", body, origin)
     spaces = list(_spaces(found.get("df", "" if found else text), origin))
-    if not mounts and not spaces and not any(_is_list(body) for body in bodies):
-        raise ValueError("expected /proc/self/mounts, the list of mount, or df -P")
+    imports = list(targets(text, origin))
+    if not mounts and not spaces and not imports and not any(_is_list(body) for body in bodies):
+        raise ValueError("expected /proc/self/mounts, the list of mount, df -P or lctl")
     yield from mounts.values()
     yield from spaces
+    yield from imports
 
 
 def _is_list(body: str) -> bool:
