@@ -108,6 +108,15 @@ def wait_on(job: Job) -> None:
     )
 
 
+def pace(job: Job) -> float:
+    """Seconds a step, over three of them."""
+    first = job.steps()[0]
+    cluster.wait_for(lambda: job.steps()[0] > first, LIMIT_S, f"{job.case} does not move")
+    began, seen = time.monotonic(), job.steps()[0]
+    cluster.wait_for(lambda: job.steps()[0] >= seen + 3, LIMIT_S, f"{job.case} does not move")
+    return (time.monotonic() - began) / (job.steps()[0] - seen)
+
+
 @contextmanager
 def over_port(job: Job, rank: int, hca: str) -> Generator[None]:
     """Meanwhile a rank's traffic needs this port of its node."""

@@ -11,6 +11,8 @@ from .live import Job, Told
 
 pytestmark = pytest.mark.usefixtures("torch_in_lab")
 
+FULL_SPEED_S = 0.1
+"""A step of train.py while nothing holds it back."""
 LEFT, RIGHT = ("node01", "node02"), ("node03", "node04")
 
 
@@ -30,12 +32,23 @@ def owners_say_what_they_could_not_see(found: dict[str, Told]) -> None:
         assert "denied" not in found[way].gaps
 
 
-def nobody_is_named(found: dict[str, Told], verdict: str) -> None:
-    """Root sees that it moves; whoever lacks the kernel log does not say that all is well."""
-    assert (found["root"].verdict, found["root"].code) == (verdict, 0)
+def it_moves(found: dict[str, Told], subtype: str, sign: str) -> None:
+    """Root sees all and says so. Who was denied the kernel log says that it moves, as far as seen.
+
+    For them exit code 20 is right: "progressing" is only said with every node seen, and a kernel
+    log that nobody read may hold an Xid. It must be that log alone that is missing.
+    """
     for told in found.values():
         assert (told.places, told.drains) == ([], [])
-        assert told.code in (0, 20)
+    root, *owners = (found[way] for way in live.WAYS)
+    assert (root.verdict, root.code) == (f"progressing/{subtype}", 0)
+    for told in owners:
+        assert (told.verdict, told.code) == ("unknown/unobserved", 20)
+        next_look = told.document["verdict"]["next_probe"]
+        assert next_look.startswith(f"it moves as far as is seen ({sign}")
+        assert next_look.endswith("without the kernel log of node[01-02]; look as root, or with "
+                                  "--sudo")  # fmt: skip
+    owners_say_what_they_could_not_see(found)
 
 
 def test_a_rank_in_another_collective(lab: Lab) -> None:
@@ -145,11 +158,25 @@ def test_a_gpu_that_fell_off_the_bus(lab: Lab) -> None:
     owners_say_what_they_could_not_see(found)
 
 
+def test_a_job_that_one_slow_gpu_holds_back(lab: Lab) -> None:
+    with live.running(lab, "straggler", 3, LEFT) as job:
+        slow = {"1.clocks.sm": "240", "1.clocks_event_reasons.active": "0x88"}
+        live.gpus_wait(job, **slow)
+        assert live.pace(job) > 4 * FULL_SPEED_S
+        found = live.looks(job)
+    for way, told in found.items():
+        assert (told.verdict, told.places) == ("straggler/slow_gpu", [(job.node(3), 3)]), way
+        (culprit,) = told.document["verdict"]["culprits"]
+        assert culprit["gpu"]["index"] == 1
+        assert told.drains == []
+    owners_say_what_they_could_not_see(found)
+
+
 def test_a_healthy_job_in_mid_epoch(lab: Lab) -> None:
     with live.running(lab, "healthy", -1, LEFT) as job:
         live.gpus_wait(job)
         found = live.looks(job)
-    nobody_is_named(found, "progressing/steady")
+    it_moves(found, "steady", "step ")
 
 
 def test_a_healthy_job_in_a_checkpoint(lab: Lab) -> None:
@@ -158,4 +185,4 @@ def test_a_healthy_job_in_a_checkpoint(lab: Lab) -> None:
         live.wait_quiet(job)
         live.gpus_wait(job)
         found = live.looks(job)
-    nobody_is_named(found, "progressing/checkpoint")
+    it_moves(found, "checkpoint", "in a checkpoint for ")

@@ -3,13 +3,15 @@
     srun python train.py CASE CULPRIT FOLDER
 
 It trains until /tmp/stop.JOB appears. The culprit waits while what it uses is broken: its simulated
-GPU, its data on storage. /tmp/fault.JOB starts the faults that only a program can have.
+GPU, its data on storage; it computes as fast as that GPU is clocked. /tmp/fault.JOB starts the
+faults that only a program can have.
 /tmp/beat.JOB.RANK holds the rank's pid and counts its steps.
 """
 
 import logging
 import os
 import queue
+import re
 import sys
 import threading
 import time
@@ -26,6 +28,8 @@ from torch.utils.data import DataLoader, IterableDataset
 DATA = Path("/mnt/data/alice")
 GPUS = Path("/run/node/gpus")
 STEP_S = 0.1
+"""Of computing at the full clock."""
+CLOCK_MHZ = 1920.0
 WATCHDOG_S = 2.0
 """Without a step for so long the flight recorder is dumped, once: NCCL's watchdog does it later."""
 HELD = ("killed", "memory")
@@ -35,6 +39,7 @@ CASE, CULPRIT, FOLDER = sys.argv[1], int(sys.argv[2]), Path(sys.argv[3])
 RANK, WORLD = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
 LOCAL = int(os.environ["SLURM_LOCALID"])
 IS_CULPRIT = RANK == CULPRIT
+SM_CLOCK = re.compile(rf"^{LOCAL}\.clocks\.sm=(\d+)$", re.MULTILINE)
 
 
 class Beat:
@@ -121,8 +126,10 @@ def train_step(step: int, batch: torch.Tensor) -> None:
 
 
 def compute() -> None:
-    slow = CASE == "straggler" and IS_CULPRIT and asked("fault")
-    time.sleep(STEP_S * (8 if slow else 1))
+    clock = CLOCK_MHZ
+    if CASE == "straggler" and IS_CULPRIT and (told := SM_CLOCK.search(_text(GPUS))):
+        clock = float(told[1])
+    time.sleep(STEP_S * CLOCK_MHZ / clock)
 
 
 def out_of_data() -> None:
