@@ -11,7 +11,7 @@ from sluggish.facts.collective import WatchdogTimeout
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
 from sluggish.facts.fabric import NcclAddress, NcclCompletion, NcclHcas, NcclTrouble
 from sluggish.facts.gpu import Gpu, SmiFailure
-from sluggish.facts.host import Filesystem, NodeIdentity, OomKill, RankProcess, Segfault
+from sluggish.facts.host import Filesystem, Mount, NodeIdentity, OomKill, RankProcess, Segfault
 from sluggish.facts.log import (
     LogSign,
     LogSpan,
@@ -401,6 +401,35 @@ def test_no_space_beside_a_shared_memory_message_is_not_the_disk() -> None:
     found = only("CFG-LIMITS", sign("shm_full"), sign("disk_full"))
     assert "/dev/shm" in found.says
     assert only("CFG-LIMITS", sign("disk_full", "/ckpt/x")).says == "no space left: /ckpt/x"
+
+
+def test_a_quota_is_no_full_disk() -> None:
+    line = "OSError: [Errno 122] Disk quota exceeded: '/home/a/ckpt.pt'"
+    found = only("CFG-LIMITS", sign("disk_full", "/home/a/ckpt.pt", line=line))
+    assert (found.says, found.strength) == ("quota exceeded: /home/a/ckpt.pt", Strength.STRONG)
+
+
+def space(path: str, used: int, node: str = "a") -> Filesystem:
+    return Filesystem(node=node, path=path, size_bytes=1000, used_bytes=used)
+
+
+def test_a_full_local_disk_is_named_with_its_node_beside_the_message() -> None:
+    disks = (space("/", 400), space("/local", 1000), space("/local", 990, "b"))
+    found = only("CFG-LIMITS", sign("disk_full", "/local/tmp/x"), *disks)
+    assert found.says == "no space left: /local/tmp/x; /local is full on a,b"
+    assert "full" not in only("CFG-LIMITS", sign("disk_full", "/localx"), *disks).says
+
+
+def test_a_full_disk_that_nothing_ran_into_is_housekeeping_and_an_image_is_none() -> None:
+    needed = RankProcess(node="a", pid=1)
+    found = only("CFG-LIMITS", needed, space("/local", 995))
+    assert (found.role, found.says) == (
+        Role.HOUSEKEEPING, "no space left on a local disk: /local on a",
+    )  # fmt: skip
+    image = Mount(node="a", path="/snap/x", fstype="squashfs")
+    media = Mount(node="a", path="/cd", fstype="udf", read_only=True)
+    full = (image, media, space("/snap/x", 1000), space("/cd", 1000), space("/dev/shm", 1000))
+    assert run("CFG-LIMITS", needed, *full, space("/local", 980)) == []
 
 
 def test_two_ranks_on_one_gpu_is_decisive() -> None:

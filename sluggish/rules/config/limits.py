@@ -6,13 +6,18 @@ from sluggish.causes import Family
 from sluggish.correlate.logorder import before_timeouts
 from sluggish.facts.collective import WatchdogTimeout
 from sluggish.facts.fabric import NcclTrouble
-from sluggish.facts.host import Filesystem, RankProcess
+from sluggish.facts.host import Filesystem, Mount, RankProcess
 from sluggish.facts.log import LogSign, LogSpan
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.hostlist import fold
 from sluggish.rules.config.common import root
 
 SMALL_MEMLOCK = 1 << 30
 """RDMA registers gigabytes; slurmd under systemd hands on 64 KiB (ai4d-iasc/trixie #81)."""
+NO_ROOM = 0.99
+"""Of a local disk: ext4 keeps 5 % for root, so that users are refused before df says 100 %."""
+IMAGES = {"squashfs", "iso9660", "erofs", "overlay"}
+SHOWN = 3
 FULL = 0.9
 ROOMY = 0.5
 """A /dev/shm emptier than this at the look speaks against it (trap T13)."""
@@ -22,7 +27,7 @@ ROOMY = 0.5
     "CFG-LIMITS",
     family=Family.PROCESS,
     needs=(LogSign, NcclTrouble, RankProcess),
-    wants=(Filesystem, WatchdogTimeout, LogSpan),
+    wants=(Filesystem, Mount, WatchdogTimeout, LogSpan),
 )
 def cfg_limits(view: View) -> Iterator[Finding]:
     """The program runs into a limit of locked memory, shared memory or disk space."""
@@ -84,10 +89,36 @@ def _shared_memory(view: View, signs: Sequence[LogSign]) -> Iterator[Finding]:
 
 def _disk(view: View, signs: Sequence[LogSign], *, shared: bool) -> Iterator[Finding]:
     rest = [s for s in signs if "/dev/shm" not in s.line and "shm" not in s.detail]
+    full = _full(view)
+    if full and not rest:
+        where = ", ".join(f"{path} on {fold(nodes)}" for path, nodes in list(full.items())[:SHOWN])
+        yield root(f"no space left on a local disk: {where}", Strength.WEAK,
+                   role=Role.HOUSEKEEPING, source="df")  # fmt: skip
     if not rest or shared:
         return
     head = rest[0]
     late = before_timeouts(head, view.all(WatchdogTimeout), view.all(LogSpan)) is False
-    where = f": {head.detail}" if head.detail else " (disk, quota or /dev/shm)"
-    yield root(f"no space left{where}", Strength.WEAK if late else Strength.STRONG, sign=head,
+    quota = "quota exceeded" in head.line.lower()
+    where = f": {head.detail}" if head.detail else "" if quota else " (disk, quota or /dev/shm)"
+    disk = next((p for p in sorted(full, key=len, reverse=True) if _below(head.detail, p)), None)
+    if disk:
+        where += f"; {disk} is full on {fold(full[disk])}"
+    what = "quota exceeded" if quota else "no space left"
+    yield root(f"{what}{where}", Strength.WEAK if late else Strength.STRONG, sign=head,
                role=Role.CONSEQUENCE if late else Role.ROOT, shared=False)  # fmt: skip
+
+
+def _full(view: View) -> dict[str, list[str]]:
+    """Local file systems without room, with their nodes; images and media are full by nature."""
+    aside = {(m.node, m.path) for m in view.all(Mount) if m.read_only or m.fstype in IMAGES}
+    found: dict[str, list[str]] = {}
+    for one in view.all(Filesystem):
+        used = one.size_bytes and one.used_bytes / one.size_bytes
+        known = one.path != "/dev/shm" and (one.node, one.path) not in aside
+        if known and one.node and used >= NO_ROOM:
+            found.setdefault(one.path, []).append(one.node)
+    return {path: sorted(nodes) for path, nodes in sorted(found.items())}
+
+
+def _below(path: str, mount: str) -> bool:
+    return path == mount or path.startswith(mount.rstrip("/") + "/")
