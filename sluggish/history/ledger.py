@@ -78,8 +78,14 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
         if asked["do"] == "alert":
             write(db, lambda: add_alert(db, asked["alert"]))
             return {"notes": notes}
-        about = {node: _entries(db, *_of_node(node)) for node in asked["about"]}
-        write(db, lambda: add_entry(db, asked["entry"], asked["nodes"], notes))
+        about: dict[str, list[dict[str, Any]]] = {}
+
+        def add() -> None:
+            """What is told of the nodes is of the same moment: the look itself is not in it."""
+            about.update((node, _entries(db, *_of_node(node))) for node in asked["about"])
+            add_entry(db, asked["entry"], asked["nodes"], notes)
+
+        write(db, add)
         return {"notes": notes, "about": about}
 
 
@@ -109,7 +115,8 @@ def opened(path: Path, notes: list[str], *, create: bool) -> sqlite3.Connection:
 
 def _make(path: Path) -> None:
     """A private file; in a folder that a group may write, the group's."""
-    os.makedirs(path.parent, mode=0o700, exist_ok=True)
+    if not path.parent.exists():
+        os.makedirs(path.parent, mode=0o700, exist_ok=True)
     group = path.parent.stat().st_mode & stat.S_IWGRP
     os.umask(0o007 if group else 0o077)
     os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660))

@@ -15,8 +15,16 @@ REPEAT = 2
 """Convictions among them that make a node worth a line."""
 Z = 1.96
 """For the order alone: lower end of the 95 % Wilson interval of convictions among failed jobs."""
-FAILED_ANYWAY = ("failed",)
-"""Subtypes of `not_running` that are a failure: Slurm says so, the cause is not known."""
+NO_FAILURE = {
+    (Cause.PROGRESSING, None),
+    (Cause.NOT_RUNNING, "pending"),
+    (Cause.NOT_RUNNING, "completed"),
+    (Cause.NOT_RUNNING, "cancelled"),
+    (Cause.NOT_RUNNING, "time_limit"),
+    (Cause.NOT_RUNNING, "requeued"),
+    (Cause.UNKNOWN, "no_evidence"),
+}
+"""Verdicts (None: with any subtype) that tell of no failure, or see nothing of it."""
 MACHINE = {
     Cause.NODE_DOWN: ("node_fail", "rebooted", "not_responding", "host_fault"),
     Cause.GPU_FAULT: ("off_bus", "missing", "ecc", "row_remap", "nvlink", "nvswitch", "gsp", "xid",
@@ -68,9 +76,7 @@ class Record:
 
 def failed(entry: Entry) -> bool:
     """Whether the job stopped or was held back, for a known reason or not."""
-    if entry.cause == Cause.NOT_RUNNING:
-        return entry.subtype in FAILED_ANYWAY
-    return entry.cause != Cause.PROGRESSING
+    return not NO_FAILURE & {(entry.cause, entry.subtype), (entry.cause, None)}
 
 
 def convicted(entry: Entry) -> frozenset[str]:
