@@ -15,9 +15,10 @@ import re
 from itertools import chain
 
 WORTH_BYTES = 32_768  # a smaller dump is loaded sooner than it is looked through
-REFERENCES = 64  # of the newest objects that are referred to: where they were first written
+REFERENCES = 8  # of the newest objects that are referred to: where they were first written
 
-_GET = re.compile(rb"h(.)|j(...)\x00", re.DOTALL)  # BINGET, LONG_BINGET below 2^24
+_BINGET = re.compile(rb"h(.)", re.DOTALL)
+_LONG_BINGET = re.compile(rb"j(...)\x00", re.DOTALL)  # below 2^24
 _NAME_END = re.compile(rb"\n[A-Za-z_][\w.]*\n")
 _MODULE = re.compile(rb"[ci][A-Za-z_][\w.]*\Z")  # the opcodes GLOBAL and INST: module, name
 _LONGEST_MODULE = 256
@@ -39,7 +40,8 @@ def thinned(data: bytes, newest: int, each: int) -> tuple[bytes, int]:
     parts = data.split(apart)
     newer = len(parts) - newest
     kept = _kept(parts, newer, group + b"K", after_group, finished, each)
-    head = _head(data, apart, chain((parts[i] for i in kept), parts[max(newer, 0) :]))
+    later = apart.join(chain((parts[i] for i in kept), parts[max(newer, 0) :]))
+    head = _head(data, apart, later)
     kept = [i for i in kept if i > head]
     left_out = newer - head - 1 - len(kept)
     if left_out <= 0:
@@ -76,7 +78,7 @@ def _kept(
 
 def _finished(data: bytes) -> bytes:
     """The bytes of a finished entry, as `finished` of the entries has it; empty if not known."""
-    if b"gloo:" in data:  # its state never moves
+    if data.find(b"gloo:", 0, data.find(b"is_p2p")) >= 0:  # its state never moves
         retired = _get(data, b"retired")
         return retired and retired + b"\x88"
     state, completed = _get(data, b"state"), _get(data, b"completed")
@@ -95,25 +97,18 @@ def _get(data: bytes, word: bytes) -> bytes:
     return b"j" + data[end + 1 : end + 5] if data[end : end + 1] == b"r" else b""
 
 
-def _head(data: bytes, apart: bytes, parts: chain[bytes]) -> int:
-    """The last of the first parts that must all stay: later ones refer to what they wrote."""
-    found = {
-        int.from_bytes(short or long, "little")
-        for part in parts
-        for short, long in _GET.findall(part)
-    }
-    end, last = 0, _last_index(data)
-    real = sorted((index for index in found if index <= last), reverse=True)
-    for index in real[:REFERENCES]:
-        put = b"q%c" % index if index < 256 else b"r" + index.to_bytes(4, "little")
-        at = data.find(put)
-        if at >= 0:
-            end = max(end, data.count(apart, 0, at))
-    return end
+def _head(data: bytes, apart: bytes, later: bytes) -> int:
+    """The last of the first parts that must all stay: `later` ones refer to what they wrote."""
+    found = {*_BINGET.findall(later), *_LONG_BINGET.findall(later)}
+    last = _last_index(data)
+    indices = (int.from_bytes(raw, "little") for raw in found)
+    real = sorted((index for index in indices if index <= last), reverse=True)
+    puts = (b"q%c" % i if i < 256 else b"r" + i.to_bytes(4, "little") for i in real[:REFERENCES])
+    return data.count(apart, 0, max((data.find(put) for put in puts), default=0) + 1)
 
 
 def _last_index(data: bytes) -> int:
     """The memo's last index where it stands at the end, as PyTorch has it: more is no reference."""
     if data[-3:-2] == b"q":
         return data[-2]
-    return int.from_bytes(data[-5:-1], "little") if data[-6:-5] == b"r" else 1 << 24
+    return int.from_bytes(data[-5:-1], "little") if data[-6:-5] == b"r" else len(data) // 8
