@@ -186,15 +186,38 @@ def preflight(
     script: Annotated[
         Path | None, typer.Option("--script", metavar="FILE", help="A batch script; never run.")
     ] = None,
+    nodes: Annotated[
+        str | None, typer.Option("--nodes", metavar="LIST", help="Nodes, e.g. gpu[01-16].")
+    ] = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="ID", help="The nodes of this Slurm job.")
+    ] = None,
+    local: Annotated[
+        bool, typer.Option("--local", help="This node alone: for a prolog or health check.")
+    ] = False,
+    hardware_only: Annotated[
+        bool, typer.Option("--hardware-only", help="Exit 40 for failed hardware alone.")
+    ] = False,
+    transport: Way = None,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
 ) -> None:
-    """Tell before the start whether a job is fit to run: steps, launch. Exit 40 where not."""
+    """Tell before the start whether a job is fit to run: steps, launch, nodes. Exit 40: not."""
+    asked = (counts, dataset, script, nodes, job, local or None)
+    if sum(one is not None for one in asked) != 1:
+        words = "--counts FILE, --dataset GLOB, --script FILE, --nodes LIST, --job ID, --local"
+        raise typer.BadParameter(f"give one of {words}")
+    if nodes is not None or job is not None or local:
+        from sluggish.cli.preflight_nodes import run_nodes
+        from sluggish.config import load
+
+        code = run_nodes(
+            nodes=nodes, job=job, here=local, config=load().config, transport=transport,
+            as_json=as_json, hardware_only=hardware_only,
+        )  # fmt: skip
+        raise typer.Exit(code)
     from sluggish.cli.preflight import run_counts, run_script
     from sluggish.preflight.counts import Plan
 
-    asked = [bool(counts), bool(dataset), bool(script)]
-    if sum(asked) != 1:
-        raise typer.BadParameter("give one of --counts FILE, --dataset GLOB or --script FILE")
     if script is not None:
         raise typer.Exit(run_script(script, as_json=as_json))
     if batch_size is None:
@@ -224,6 +247,50 @@ def history(
     config = load().config
     code = run(config, db=db, node=node, since=since, as_json=as_json, as_csv=as_csv)
     raise typer.Exit(code)
+
+
+@app.command()
+def watch(
+    job: Annotated[
+        list[str] | None,
+        typer.Option("--job", metavar="ID", help="Follow this job; may be given several times."),
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Follow this user's jobs.")] = None,
+    partition: Annotated[
+        str | None, typer.Option("--partition", help="Follow the jobs of this partition.")
+    ] = None,
+    interval: Annotated[
+        int, typer.Option("--interval", min=1, max=60, metavar="S", help="Seconds between samples.")
+    ] = 5,
+    notice: Annotated[
+        float, typer.Option("--notice", min=4, max=3600, metavar="S", help="Quiet before it says.")
+    ] = 120.0,
+    alert: Annotated[
+        float, typer.Option("--alert", min=4, max=86400, metavar="S", help="Before it alarms.")
+    ] = 300.0,
+    execute: Annotated[
+        str | None, typer.Option("--exec", metavar="CMD", help="Run on an alert; JSON on stdin.")
+    ] = None,
+    webhook: Annotated[
+        str | None, typer.Option("--webhook", metavar="URL", help="Post JSON there on an alert.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Events as lines of JSON.")] = False,
+    cloud: Cloud = False,
+    transport: Way = None,
+    sudo: Sudo = False,
+) -> None:
+    """Follow jobs from outside; look at once where one stalls. Changes nothing."""
+    from sluggish.cli.watch import order, run
+    from sluggish.config import load
+
+    if not (job or user or partition):
+        raise typer.BadParameter("give --job ID, --user NAME or --partition NAME")
+    wanted = order(
+        jobs=job or (), user=user, partition=partition, transport=transport, interval=interval,
+        notice=notice, alert=alert, execute=execute, webhook=webhook, as_json=as_json, cloud=cloud,
+        sudo=sudo,
+    )  # fmt: skip
+    raise typer.Exit(run(wanted, load().config))
 
 
 settings = typer.Typer(help="The site's settings.", no_args_is_help=True)

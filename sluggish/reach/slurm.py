@@ -96,6 +96,15 @@ def look(
     return replace(view, no_job=why)
 
 
+def node_records(
+    nodes: Sequence[str], *, timeout_s: float = TIMEOUT_S, env: Mapping[str, str] | None = None
+) -> Evidence:
+    """What Slurm tells of nodes without a job: their state, and how many GPUs each should have."""
+    argv = ("scontrol", "-o", "show", "node", fold(node for node in nodes if is_node_name(node)))
+    ran = _side_by_side({"node": argv}, timeout_s, env)["node"]
+    return _evidence("slurm_node", ran, content=ran.stdout)
+
+
 def _side_by_side(
     calls: Mapping[str, tuple[str, ...]], timeout_s: float, env: Mapping[str, str] | None
 ) -> dict[str, Ran]:
