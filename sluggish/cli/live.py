@@ -96,7 +96,8 @@ def take(
         look.logs = read_logs(view.log_paths, view.uid)
         _tell_logs(look.logs, notes)
         _ask_nodes(wanted, view, look, transport_for, notes)
-        look.logs = read_logs(view.log_paths, view.uid)  # whether it steps shows at the end
+        # whether it steps shows at the end
+        look.logs = read_logs(view.log_paths, view.uid, search=True)
     except KeyboardInterrupt:
         taken.stopped = True
         notes.say("stopped: the verdict rests on what has come home so far")

@@ -5,6 +5,7 @@ most about `budget` bytes. Memory stays bounded whatever the log holds.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -28,6 +29,10 @@ GAP_MARK = "[... "
 """Begins the line that stands where bytes were left out."""
 SLOW_MARK = "slow scan"
 """Stands in that line where the scan went without hyperscan."""
+UNSEARCHED = "bytes not searched"
+"""Stands in that line where nobody looked for the strings either."""
+SLICED = 24 << 20
+"""A text of slices up to this size is not cut a second time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,16 +72,19 @@ def excerpt(
     tail: int = TAIL,
     budget: int = BUDGET,
     each: int = EACH,
+    base: int = 0,
 ) -> Excerpt:
     """Read a log (a path, its bytes, or a `Source`; gzip is unpacked) into bounded text.
 
-    `ahead` gives needles that need more bytes behind them than usual, e.g. tracebacks.
+    `ahead` gives needles that need more bytes behind them than usual, e.g. tracebacks. `base` is
+    the offset in the whole log at which this one begins: for the offsets that are told.
     OSError where the file cannot be read; damage inside a gzip stream ends the text there.
     """
     source = log if isinstance(log, Source) else _source(log)
-    if source.size is not None and source.size <= whole:
+    if source.size is not None and source.size <= max(whole, SLICED):
         data = b"".join(source.read([(0, source.size)]))
-        return Excerpt(text=decode(data), bytes_total=len(data), bytes_read=len(data))
+        if source.size <= whole or _has_slices(data):
+            return Excerpt(text=decode(data), bytes_total=len(data), bytes_read=len(data))
     needles = tuple(dict.fromkeys(needle for needle in needles if needle))
     tallies, total = scan(source, needles, each)
     if total <= whole:
@@ -87,7 +95,7 @@ def excerpt(
     regions, thinned = _within(tallies, reach, ends, total, budget + head + tail, each)
     pieces = list(_snapped(source, regions))
     return Excerpt(
-        text="".join(_joined(pieces, total)),
+        text="".join(_joined(pieces, total, base)),
         bytes_total=total,
         bytes_read=sum(len(data) for _, data, _ in pieces),
         matched_lines=sum(lines for _, _, lines in pieces),
@@ -157,11 +165,30 @@ def _snapped(source: Source, regions: list[_Region]) -> Iterator[tuple[int, byte
         yield region.start + cut, data[cut:stop], len(lines)
 
 
-def _joined(pieces: list[tuple[int, bytes, int]], total: int) -> Iterator[str]:
-    how = "" if fast() else f" ({SLOW_MARK})"
+def _joined(pieces: list[tuple[int, bytes, int]], total: int, base: int) -> Iterator[str]:
+    how = f" ({SLOW_MARK})" * (not fast())
     for (at, data, _), (after, _, _) in pairwise([*pieces, (total, b"", 0)]):
         yield decode(data)
         left_out = after - at - len(data)
         if left_out > 0:
             ended = "" if data.endswith(b"\n") else "\n"
-            yield f"{ended}{GAP_MARK}{left_out} bytes not read{how} ...]\n"
+            following = f"next is byte {base + after}"
+            yield f"{ended}{GAP_MARK}{left_out} bytes not read{how}, {following} ...]\n"
+
+
+def unsearched(count: int, following: int) -> str:
+    """The line for bytes that nobody looked at."""
+    return f"{GAP_MARK}{count} {UNSEARCHED}, next is byte {following} ...]\n"
+
+
+# [... 123456 bytes not read, next is byte 234567 ...]      [... 99 bytes not searched, next ... ]
+_SLICES = re.compile(
+    rb"^" + re.escape(GAP_MARK.encode()) + rb"\d{1,18} bytes not [a-z]{4,8}"
+    rb"(?: \([a-z ]{1,20}\))?, next is byte \d{1,18} \.\.\.\]$",
+    re.MULTILINE,
+)
+
+
+def _has_slices(data: bytes) -> bool:
+    """Whether a live look has cut this text already."""
+    return bool(_SLICES.search(data))

@@ -3,9 +3,10 @@
 import gzip
 import io
 import os
+import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +44,27 @@ def file_source(path: str | os.PathLike[str]) -> Source:
             return _gzip(lambda: open(path, "rb"))
         size = os.fstat(file.fileno()).st_size
     return _seekable(lambda: open(path, "rb", buffering=0), size)
+
+
+def part_source(file: int, start: int, end: int, until: float = float("inf")) -> Source:
+    """The bytes from `start` to `end` of an open file; at `until` (monotonic) blocks cease.
+
+    Offsets are those within the part.
+    """
+
+    def window(offset: int, length: int) -> bytes:
+        at = start + offset
+        return os.pread(file, min(length, end - at), at) if at < end else b""
+
+    whole = _seekable(lambda: _Windows(window, end - start), end - start)
+
+    def blocks(overlap: int) -> Iterator[Block]:
+        for block in whole.blocks(overlap):
+            yield block
+            if time.monotonic() > until:
+                return
+
+    return replace(whole, blocks=blocks)
 
 
 def bytes_source(data: bytes) -> Source:

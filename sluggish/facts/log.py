@@ -12,6 +12,8 @@ class LogSpan:
     path: str
     bytes_total: int
     bytes_read: int
+    bytes_unsearched: int = 0
+    """Of those not read: in which nobody looked for known words either."""
     first_at: datetime | None = None
     last_at: datetime | None = None
     mtime: datetime | None = None

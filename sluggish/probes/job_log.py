@@ -15,7 +15,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from sluggish.evidence.logscan import GAP_MARK, SLOW_MARK
+from sluggish.evidence.logscan import GAP_MARK, SLOW_MARK, UNSEARCHED
 from sluggish.facts.log import (
     LogSign,
     LogSpan,
@@ -39,7 +39,7 @@ FACTS: tuple[type, ...] = (
     LogSpan, Progress, PythonError, ProcessExit, SlurmMessage, LogSign, Version, *readers.FACTS,
 )  # fmt: skip
 
-NEEDLES: tuple[bytes, ...] = readers.NEEDLES
+NEEDLES: tuple[bytes, ...] = (*readers.NEEDLES, UNSEARCHED.encode())
 """Fixed strings around which a big log is read."""
 AHEAD: dict[bytes, int] = {b"Traceback (most recent call last)": 24_000}
 """Bytes wanted behind a string: a traceback of some ranks, mixed."""
@@ -143,9 +143,11 @@ def _with_ranks(cleaned: list[Line]) -> list[Line]:
     ]
 
 
-# [... 123456 bytes not read ...]       written by sluggish/evidence/logscan.py
+# [... 123456 bytes not read, next is byte 234567 ...]       by sluggish/evidence/logscan.py
+# [... 123456 bytes not searched ...]                        by the script on a node
 _LEFT_OUT = re.compile(
-    rf"^{re.escape(GAP_MARK)}(?P<n>\d{{1,18}}) bytes not read(?P<slow> \({SLOW_MARK}\))? \.\.\.\]$",
+    rf"^{re.escape(GAP_MARK)}(?P<n>\d{{1,18}}) bytes not (?P<how>read|searched)"
+    rf"(?P<slow> \({SLOW_MARK}\))?(?:, next is byte \d{{1,18}})? \.\.\.\]$",
     re.MULTILINE,
 )
 
@@ -163,6 +165,7 @@ def _span(text: str, cleaned: Sequence[Line], origin: Origin) -> LogSpan:
         first_at=_edge(times, min),
         last_at=_edge(times, max),
         mtime=origin.mtime,
+        bytes_unsearched=sum(int(gap["n"]) for gap in left_out if gap["how"] == "searched"),
         slow_road=any(gap["slow"] for gap in left_out),
         nccl_debug=_debug_level(text),
     )

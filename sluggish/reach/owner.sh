@@ -67,7 +67,7 @@ p_file() {
         part "$1" 0 "$3"
     else
         echo "of $size bytes the first $2 and the last $(($3 - $2))" >&2
-        part "$1" 0 "$2" && printf '\n[... %s bytes not read ...]\n' "$((size - $3))" &&
+        part "$1" 0 "$2" && printf '\n[... %s bytes not searched ...]\n' "$((size - $3))" &&
             part "$1" "$((size - $3 + $2))" "$(($3 - $2))" && return 79
     fi
 }

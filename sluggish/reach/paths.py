@@ -20,8 +20,8 @@ MOST_FILES = 200
 """More files than this behind one pattern are not one job's logs."""
 PATH_MAX = 4096
 
+_IMPORTS = "import errno, glob, itertools, json, os, stat, sys\n"
 _COMMON = """
-import errno, glob, itertools, json, os, stat, sys
 WHY = {errno.ENOENT: "not found", errno.ENOTDIR: "not found", errno.EACCES: "denied",
        errno.EPERM: "denied", errno.ELOOP: "denied"}
 def done(**told):
@@ -40,27 +40,40 @@ for name in sys.argv[2:]:
         print(json.dumps({"error": WHY.get(problem.errno, "not found"), "says": problem.strerror}))
 """
 # a device or FIFO is not even opened; one that is put in its place meanwhile is opened as its owner
-_READ = """
+OPEN = """
+def opened(name):
+    try:
+        found = os.lstat(name)
+        file = -1
+        if stat.S_ISREG(found.st_mode):
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+            file = os.open(name, flags)
+            found = os.fstat(file)
+        if stat.S_ISLNK(found.st_mode):
+            done(error="denied", says="a link: not followed")
+        if not stat.S_ISREG(found.st_mode):
+            done(error="denied", says="not a regular file")
+        if found.st_uid != uid:
+            says = "belongs to uid %d, not to the job's %d" % (found.st_uid, uid)
+            done(error="denied", says=says)
+        return file, found
+    except OSError as problem:
+        failed(problem)
+def failed(problem):
+    done(error=WHY.get(problem.errno, "not found"), says=problem.strerror)
+"""
+_READ = (
+    OPEN
+    + """
 name, head, tail = sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+file, found = opened(name)
 try:
-    found = os.lstat(name)
-    file = -1
-    if stat.S_ISREG(found.st_mode):
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-        file = os.open(name, flags)
-        found = os.fstat(file)
-    if stat.S_ISLNK(found.st_mode):
-        done(error="denied", says="a link: not followed")
-    if not stat.S_ISREG(found.st_mode):
-        done(error="denied", says="not a regular file")
-    if found.st_uid != uid:
-        done(error="denied", says="belongs to uid %d, not to the job's %d" % (found.st_uid, uid))
     size = found.st_size
     first = os.pread(file, min(head, size), 0)
     start = max(len(first), size - tail)
     last = os.pread(file, size - start, start) if size > start else b""
 except OSError as problem:
-    done(error=WHY.get(problem.errno, "not found"), says=problem.strerror)
+    failed(problem)
 sys.stdout.write(json.dumps({**facts(found), "head": len(first), "start": start}) + "\\n")
 sys.stdout.flush()
 for part in (first, last):
@@ -68,6 +81,7 @@ for part in (first, last):
     while view:
         view = view[os.write(1, view):]
 """
+)
 _GLOB = """
 most = int(sys.argv[2])
 names = itertools.chain.from_iterable(glob.iglob(name) for name in sys.argv[3:])
@@ -112,26 +126,26 @@ def read_slices(path: str, *, uid: int, head: int, tail: int, timeout_s: float) 
         return Slices(path=path[:200], error="not found", says="no path")
     ran = _child(_READ, (path, str(head), str(tail)), uid, timeout_s, head + tail)
     line, _, content = ran.stdout.partition(b"\n")
-    told = _object(line)
+    told = object_of(line)
     if ran.error or told is None:
-        return Slices(path=path, error=ran.error or "not found", says=_says(ran))
+        return Slices(path=path, error=ran.error or "not found", says=why_silent(ran))
     if "error" in told:
         return Slices(path=path, error=told["error"], says=told["says"])
     first = content[: told["head"]]
     return Slices(
-        **_fields(path, told), head=first, tail=content[len(first) :], tail_at=told["start"]
+        **fields_of(path, told), head=first, tail=content[len(first) :], tail_at=told["start"]
     )
 
 
 def stat(path: str, *, uid: int | None = None, timeout_s: float) -> Found:
     """What is there, links followed; by default as who runs us. Never raises."""
     ran = _child(_STAT, (path,), os.getuid() if uid is None else uid, timeout_s, 1 << 16)
-    told = _object(ran.stdout)
+    told = object_of(ran.stdout)
     if ran.error or told is None:
-        return Found(path=path, error=ran.error or "not found", says=_says(ran))
+        return Found(path=path, error=ran.error or "not found", says=why_silent(ran))
     if "error" in told:
         return Found(path=path, error=told["error"], says=told["says"])
-    return Found(**_fields(path, told))
+    return Found(**fields_of(path, told))
 
 
 def exists(path: str, timeout_s: float, *, uid: int | None = None) -> bool | None:
@@ -154,18 +168,24 @@ def expand(
             return tuple(json.loads(ran.stdout))
     except ValueError:
         pass
-    return Found(path=", ".join(sane)[:400], error=ran.error or "not found", says=_says(ran))
+    return Found(path=", ".join(sane)[:400], error=ran.error or "not found", says=why_silent(ran))
 
 
 def _child(code: str, words: Sequence[str], uid: int, timeout_s: float, most: int) -> Ran:
-    program = DROP + _COMMON + code
-    if os.getuid() not in (0, uid):
-        program = _COMMON + f"uid = {uid}\n" + code  # as who we are; the owner is still checked
-    argv = (sys.executable, "-I", "-S", "-c", program, str(uid), *words)
+    argv = (sys.executable, "-I", "-S", "-c", as_owner(uid) + code, str(uid), *words)
     return run(argv, timeout_s, cap_bytes=most + 8192)
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
+def as_owner(uid: int) -> str:
+    """The child's first lines: root becomes the owner; another stays, the owner is still checked.
+
+    What it needs is imported before: the owner may not be able to read it.
+    """
+    become = DROP if os.getuid() in (0, uid) else f"uid = {uid}\n"
+    return _IMPORTS + become + _COMMON
+
+
+def object_of(line: bytes) -> dict[str, Any] | None:
     try:
         told = json.loads(line)
     except ValueError:
@@ -173,7 +193,7 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
-def _fields(path: str, told: dict[str, Any]) -> dict[str, Any]:
+def fields_of(path: str, told: dict[str, Any]) -> dict[str, Any]:
     return {
         "path": path,
         "size": told["size"],
@@ -183,7 +203,7 @@ def _fields(path: str, told: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _says(ran: Ran) -> str:
+def why_silent(ran: Ran) -> str:
     if ran.error in ("timeout", "stuck"):
         return f"no answer in {ran.duration_s:.1f} s"
     last = ran.stderr.strip().splitlines()

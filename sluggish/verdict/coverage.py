@@ -24,6 +24,7 @@ NAMES = {
     "nvidia_smi": "nvidia-smi",
     "gpu_samples": "GPU samples",
     "gpu_bus": "PCI bus",
+    "imex": "IMEX domain",
     "ib_ports": "port states",
     "ib_counters": "port counters",
     "ibv_devinfo": "ibv_devinfo",
@@ -233,6 +234,8 @@ def _read_in_part(facts: Facts) -> Iterable[NotChecked]:
             slow = ", slowly, for hyperscan is not installed" if log.slow_road else ""
             part = f"{log.bytes_read / 1e6:.1f} of {log.bytes_total / 1e6:.1f} MB"
             why = f"searched for known words{slow}; read around them, head and tail: {part}"
+            if log.bytes_unsearched:
+                why = f"{log.bytes_unsearched / 1e6:.1f} MB not searched; read: {part}"
             yield NotChecked(what=f"the rest of {log.path}", why=why)
     for span in facts.all(KernelSpan):
         if span.bytes_left_out:

@@ -454,7 +454,7 @@ def test_of_a_long_log_head_and_tail_come_with_what_lies_between(lab: Lab) -> No
     assert text.startswith("line 1\n")
     assert text.endswith("line 1000000\n")
     size = len("".join(f"line {n}\n" for n in range(1, 1_000_001)))
-    assert f"[... {size - 4456448} bytes not read ...]" in text
+    assert f"[... {size - 4456448} bytes not searched ...]" in text
 
 
 def test_a_dump_in_a_rank_s_own_tmp_is_found_through_its_root(lab: Lab) -> None:
