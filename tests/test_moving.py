@@ -1,5 +1,6 @@
 """A job that moves as far as is seen, while one probe could not run: neither fine nor hanging."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -25,8 +26,11 @@ def sign(rule: str, says: str, strength: Strength = Strength.STRONG) -> Finding:
     )  # fmt: skip
 
 
-def verdict(*findings: Finding, kernel_log: bool = False, onset: bool = False) -> Verdict:
+def verdict(
+    *findings: Finding, kernel_log: bool = False, onset: bool = False, gaps: Sequence[Gap] = ()
+) -> Verdict:
     facts = Facts()
+    facts.gaps += gaps
     for probe in ("slurm_node", "memory", "nvidia_smi", "ib_ports", "rank_procs", "mounts"):
         facts.answered[probe] |= set(NODES)
     for probe in ("slurm_job", "job_log"):
@@ -72,3 +76,17 @@ def test_weak_signs_and_steps_before_a_stall_show_no_motion() -> None:
     weak = sign("PROG-CKPT", "in a checkpoint for 8 s", Strength.WEAK)
     assert verdict(weak, shape).subtype == "hang"
     assert verdict(sign("PROG-STEPS", "step 54"), shape, onset=True).subtype == "hang"
+
+
+def test_whether_a_node_lives_that_nobody_reaches_is_asked_before_its_ranks() -> None:
+    def after(why: str, *nodes: str) -> str:
+        gaps = [Gap(node=node, fact=None, probe="identity", why=why) for node in nodes]
+        return verdict(sign("HANG-SPIN", "all GPUs wait"), gaps=gaps).next_probe or ""
+
+    assert after("unreachable: no answer to the connection after 6.0 s", "a2") == (
+        "does a2 live: ping, its console and BMC, scontrol show node a2; Slurm notices a node that "
+        "is gone only after minutes"
+    )
+    assert not after("auth denied: Permission denied", "a2").startswith("does ")
+    # with none reached it is our own way to them
+    assert not after("unreachable: No route to host", *NODES).startswith("does ")

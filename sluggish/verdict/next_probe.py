@@ -127,6 +127,8 @@ def _of_unknown(subtype: str | None, case: Case) -> str:
     if roots:
         ranks = ", ".join(str(root.rank) for root in roots[:4])
         return f"py-spy dump of rank {ranks}: the others wait for it"
+    if told := _mute(case):
+        return told
     if subtype == "hang" and case.facts.answered.get("nccl_ras"):
         return "py-spy dump on every rank: the smallest group of equal stacks is the suspect"
     if subtype == "unobserved" and (told := _moves_but(case) or _silent(case)):
@@ -139,6 +141,23 @@ def _of_unknown(subtype: str | None, case: Case) -> str:
 def _seen_only(findings: Sequence[Finding]) -> str | None:
     seen = {finding.rule for finding in findings if finding.role.value != "all_clear"}
     return next((told for rule, told in SEEN_ONLY if rule in seen), None)
+
+
+def _mute(case: Case) -> str | None:
+    """A node that nobody reaches while others answer: whether it lives goes before its ranks."""
+    mute = [
+        node
+        for node in case.look.nodes
+        if is_node_name(node)
+        and any(g.node == node and g.why.startswith("unreachable") for g in case.facts.gaps)
+    ]
+    if not mute or len(mute) == len(case.look.nodes):
+        return None
+    where = fold(mute)
+    return (
+        f"does {where} live: ping, its console and BMC, scontrol show node {where}; Slurm notices "
+        "a node that is gone only after minutes"
+    )
 
 
 def _moves_but(case: Case) -> str | None:

@@ -5,7 +5,7 @@ Three looks share each hung job: by ssh as root, by ssh as the job's owner, by s
 
 import pytest
 
-from . import live, memory, sims, storage, sysfs
+from . import cluster, live, memory, sims, storage, sysfs
 from .cluster import Lab
 from .live import Job, Told
 
@@ -156,6 +156,35 @@ def test_a_gpu_that_fell_off_the_bus(lab: Lab) -> None:
         assert culprit["gpu"]["pci"] == "0000:1b:00.0"
         assert set(told.drains) == {node}
     owners_say_what_they_could_not_see(found)
+
+
+def test_a_node_that_was_cut_off(machine: None) -> None:
+    # Slurm ends the job with the node: a lab of its own, in which that takes long enough to look
+    lab = cluster.up(2, slurmd_timeout=300, slurm_conf="MessageTimeout=5\n")
+    try:
+        with live.running(lab, "cut", 2, LEFT) as job:
+            node = job.node(2)
+            live.gpus_wait(job)
+            lab.cut(node)
+            live.wait_quiet(job)
+            early = live.looks(job, "root", "owner")
+            # whatever it sends to a node tells the controller that the node is silent
+            lab.exec("login", ["scancel", "-s", "CONT", job.id], "alice", check=True)
+            cluster.wait_for(lambda: lab.state(node) == "mixed*", 60, "Slurm does not notice")
+            found = live.looks(job)
+            lab.mend(node)
+            live.wait_on(job)
+    finally:
+        lab.down()
+    for told in early.values():  # nothing but our own connection is known to fail
+        assert told.document["verdict"]["cause"] == "unknown"
+        assert (told.places, told.drains) == ([], [])
+        assert told.document["verdict"]["next_probe"].startswith(f"does {node} live: ping")
+    for told in found.values():
+        assert (told.verdict, told.places) == ("node_down/not_responding", [(node, None)])
+        assert told.drains == []
+        silent = [n for n in told.document["verdict"]["not_checked"] if n["what"] == "processes"]
+        assert [(n["where"], n["why"].split(":")[0]) for n in silent] == [(node, "unreachable")]
 
 
 def test_a_job_that_one_slow_gpu_holds_back(lab: Lab) -> None:
