@@ -74,7 +74,7 @@ def _collected(
     own: bool = False,
 ) -> Kept | None:
     with _spool(out.parent) as folder:
-        way = partial(_transport, name=wanted.transport, config=config, notes=notes)
+        way = partial(transport_of, name=wanted.transport, config=config, notes=notes)
         notes.say(f"saving evidence to {out}: do not cancel the job yet")
         taken = take(wanted, folder, way, notes)
         if taken.view.job is None and not taken.view.nodes:
@@ -107,7 +107,7 @@ def _anonymous(bundle: Bundle) -> Bundle:
     return anonymize(bundle, lambda e: compacted(e.open(), origin_of(e, bundle, clocks)))
 
 
-def _transport(view: SlurmView, *, name: str, config: Config, notes: Notes) -> Transport:
+def transport_of(view: SlurmView, *, name: str, config: Config, notes: Notes) -> Transport:
     job = view.job
     way = choose(
         name,

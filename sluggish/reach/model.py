@@ -95,6 +95,8 @@ class Transport(Protocol):
     name: str
     at_once: int | None
     """Most connections that it may make at one time; None: as many as the round allows."""
+    quiet_s: float | None
+    """A talk in which nothing came for so long is over: a cut line tells nobody. None: never."""
 
     def run(
         self,

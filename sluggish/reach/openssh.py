@@ -31,6 +31,7 @@ class OpenSshTransport:
     name: str = "openssh"
     at_once: int | None = None
     env: dict[str, str] | None = None
+    quiet_s: float | None = None
     _children: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
@@ -55,7 +56,9 @@ class OpenSshTransport:
             child = self._start(node)
         except (OSError, ValueError) as problem:
             return Answer(node=node, failure="not run", says=safe(str(problem)))
-        talk = _Talk(sink=sink, on_connect=on_connect, until=began + deadline_s)
+        talk = _Talk(
+            sink=sink, on_connect=on_connect, until=began + deadline_s, quiet_s=self.quiet_s
+        )
         try:
             talk.through(child, script)
         finally:
@@ -109,6 +112,10 @@ class _Talk:
     stderr: bytearray = field(default_factory=bytearray)
     here_at: float | None = None
     late: bool = False
+    quiet_s: float | None = None
+    silent: bool = False
+    """Nothing came for `quiet_s`."""
+    _heard: float = field(default_factory=time.monotonic)
     _ended: float | None = None
 
     def through(self, child: subprocess.Popen[bytes], script: bytes) -> None:
@@ -143,7 +150,8 @@ class _Talk:
         A master connection that ssh leaves behind (ControlPersist) keeps stderr for ever.
         """
         now = time.monotonic()
-        self.late = now >= self.until
+        self.silent = bool(self.quiet_s) and now > self._heard + (self.quiet_s or 0.0)
+        self.late = now >= self.until or self.silent
         if self._ended is None and child.poll() is not None:
             self._ended = now
         return self.late or (self._ended is not None and now > self._ended + LEAVE_S)
@@ -156,6 +164,7 @@ class _Talk:
         if not is_answer:
             self.stderr += data[: MOST_STDERR - len(self.stderr)]
             return bool(data)
+        self._heard = time.monotonic()
         rest = self.greeting.feed(data)
         if self.greeting.heard and self.here_at is None:
             self.here_at = time.monotonic()
@@ -171,6 +180,8 @@ class _Talk:
     def outcome(self, code: int | None, deadline_s: float) -> tuple[Failure | None, str]:
         """Why there is no whole answer; None if there is one."""
         if self.here_at is not None:
+            if self.silent:
+                return "timeout", f"nothing came for {self.quiet_s or 0:.0f} s"
             if self.late:
                 return "timeout", f"the script did not end in {deadline_s:.0f} s"
             if code == 0:

@@ -77,6 +77,7 @@ class SshTransport:
     banner_s: float = BANNER_S
     name: str = "ssh"
     at_once: int | None = None
+    quiet_s: float | None = None
     _open: dict[int, _Open] = field(default_factory=dict)
     _gates: dict[tuple[str, ...], _Gate] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -106,7 +107,7 @@ class SshTransport:
                 node=node, failure=problem.failure, says=problem.says,
                 elapsed_s=time.monotonic() - began, stderr=problem.log,
             )  # fmt: skip
-        talk = Talk(greeting=Greeting(), sink=sink, until=until)
+        talk = Talk(greeting=Greeting(), sink=sink, until=until, quiet_s=self.quiet_s)
 
         def here() -> None:
             talk.connect_s = time.monotonic() - began

@@ -28,6 +28,9 @@ class Talk:
     until: float
     stderr: bytearray = field(default_factory=bytearray)
     connect_s: float | None = None
+    quiet_s: float | None = None
+    """See Transport."""
+    _heard: float = field(default_factory=time.monotonic)
     _ended: float | None = None
 
     def through(
@@ -45,8 +48,11 @@ class Talk:
                 if not left:
                     channel.shutdown_write()
             moved = self._drain(channel, here)
-            if time.monotonic() >= self.until:
+            now = time.monotonic()
+            if now >= self.until:
                 return self._late()
+            if self.quiet_s and now > self._heard + self.quiet_s:
+                return "timeout", f"nothing came for {self.quiet_s:.0f} s"
             if moved or (left and channel.send_ready()):
                 continue
             if channel.eof_received or channel.closed or self._left_behind(channel):
@@ -82,6 +88,7 @@ class Talk:
         return moved
 
     def _out(self, data: bytes, here: Callable[[], None]) -> None:
+        self._heard = time.monotonic()
         before = self.greeting.heard
         rest = self.greeting.feed(data)
         if self.greeting.heard and not before:

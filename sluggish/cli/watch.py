@@ -1,0 +1,351 @@
+"""`sluggish watch`: follow jobs from outside, tell what happens, look at once where one stalls."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shlex
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluggish.causes import EXIT_CODES, EXIT_NOTHING, EXIT_USAGE, Cause
+from sluggish.cli.collect import transport_of
+from sluggish.cli.live import wish
+from sluggish.cli.notes import Notes
+from sluggish.config import Config
+from sluggish.evidence.source import EvidenceError
+from sluggish.probes import PROBES
+from sluggish.reach import jobs, notify, slurm
+from sluggish.reach.state import folders
+from sluggish.reach.stream import Clock, Streams
+from sluggish.text import safe
+from sluggish.watch.follow import ALIVE, WAITS, Follow
+from sluggish.watch.state import Event, Rules
+
+if TYPE_CHECKING:
+    from sluggish.cli.live import Wanted
+    from sluggish.verdict.model import Diagnosis
+
+POLL_S = 15.0
+"""Slurm is asked this often, once for all jobs."""
+FIND_S = 60.0
+"""How often new jobs of a user or partition are looked for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What a person asked for."""
+
+    jobs: Sequence[str] = ()
+    user: str | None = None
+    partition: str | None = None
+    transport: str | None = None
+    rules: Rules = field(default_factory=Rules)
+    execute: str | None = None
+    webhook: str | None = None
+    as_json: bool = False
+    cloud: bool = False
+    sudo: bool = False
+    poll_s: float = POLL_S
+
+    @property
+    def finds(self) -> bool:
+        return self.user is not None or self.partition is not None
+
+
+def run(order: Order, config: Config) -> int:
+    """Follows until the jobs end; the exit code is the worst verdict's, 0 where all ended well."""
+    watch = _Watch(order, config)
+    try:
+        watch.start()
+        while not watch.done:
+            watch.step()
+        return watch.code
+    finally:
+        watch.close()
+
+
+class _Watch:
+    """One run of the command."""
+
+    def __init__(self, order: Order, config: Config) -> None:
+        self._order = order
+        self._config = config
+        self._clock = Clock()
+        self._streams = Streams(self._clock)
+        self._events: list[Event] = []
+        self._notes = Notes(PROBES)
+        self.follow = Follow(
+            self._streams, self._clock, order.rules, self._heard, _folder(config),
+            lost_s=min(15.0, 3 * order.rules.every_s),
+        )  # fmt: skip
+        self._slurm: queue.SimpleQueue[tuple[float, Any, Any]] = queue.SimpleQueue()
+        self._stop = threading.Event()
+        self._waiting: dict[str, str] = {}
+        """Jobs that do not run yet, or not any more, with the state Slurm gave them."""
+        self.code = 0
+
+    # -- begin and end
+
+    def start(self) -> None:
+        for job in self._order.jobs:
+            self._waiting[str(wish_of(job, self._order, self._config).job)] = ""
+        if self._order.finds:
+            found = jobs.running(self._order.user, self._order.partition)
+            self._waiting |= {one.id: one.state for one in found or ()}
+        for job in list(self._waiting):
+            self._begin(job, first=True)
+        threading.Thread(target=self._ask_slurm, daemon=True).start()
+
+    @property
+    def done(self) -> bool:
+        return not (self.follow.jobs or self._waiting or self._order.finds)
+
+    def close(self) -> None:
+        self._stop.set()
+        self.follow.close()
+
+    def _begin(self, job: str, first: bool = False) -> None:
+        view = slurm.look(job)
+        told = view.job
+        if told is None:
+            if first and jobs.states([job]) is not None:  # its own no, and not its silence
+                del self._waiting[job]
+                self.code = self.code or EXIT_NOTHING
+                self._tell(Event(kind="unknown", at=self._clock(), job=job, says=view.no_job))
+            return
+        if told.state in WAITS:
+            if self._waiting.get(job) != told.state:
+                self._tell(Event(kind="waits", at=self._clock(), job=job, says=told.state or ""))
+            self._waiting[job] = told.state or ""
+            return
+        self._waiting.pop(job, None)
+        if told.state not in ALIVE:
+            self._ended(job, told.state or "GONE")
+            return
+        raw = told.raw_id or told.id
+        way = transport_of(
+            view, name=self._order.transport or self._config.transport,
+            config=self._config, notes=self._notes,
+        )  # fmt: skip
+        way.quiet_s = max(20.0, 4 * self._order.rules.every_s + 10.0)
+        self.follow.begin(
+            job,
+            raw_id=raw,
+            started_at=told.started_at.timestamp() if told.started_at else None,
+            nodes=view.nodes,
+            uid=view.uid,
+            logs=view.log_paths,
+            transport=way,
+        )
+        nodes = f"{len(view.nodes)} node{'s' * (len(view.nodes) != 1)}"
+        says = f"{safe(told.name or '', 40)} on {nodes} by {way.name}"
+        self._tell(Event(kind="watched", at=self._clock(), job=job, says=says))
+
+    # -- the loop
+
+    def step(self) -> None:
+        """A moment of listening, then what it brought."""
+        self.follow.step(0.5)
+        while not self._slurm.empty():
+            asked_at, told, found = self._slurm.get()
+            self.follow.slurm(told, asked_at)
+            self._after_slurm(told, found)
+        for event in self._drained():
+            if event.kind == "alert":
+                self._alarm(event)
+        for job, followed in list(self.follow.jobs.items()):
+            if followed.over:
+                self._over(job, followed.over)
+
+    def _drained(self) -> list[Event]:
+        events, self._events = self._events, []
+        return events
+
+    def _heard(self, event: Event) -> None:
+        self._tell(event)
+        self._events.append(event)
+
+    def _ask_slurm(self) -> None:
+        """Runs beside the loop: slurmctld may take its time, or be away."""
+        next_find = time.monotonic() + FIND_S
+        while not self._stop.wait(self._order.poll_s):
+            asked_at = self._clock()
+            told = jobs.states([*self.follow.jobs, *self._waiting])
+            found = None
+            if self._order.finds and time.monotonic() > next_find:
+                next_find = time.monotonic() + FIND_S
+                found = jobs.running(self._order.user, self._order.partition)
+            self._slurm.put((asked_at, told, found))
+
+    def _after_slurm(self, told: Any, found: Any) -> None:
+        for one in found or ():
+            if one.id not in self.follow.jobs and one.id not in self._waiting:
+                self._waiting[one.id] = one.state
+        if told is None:
+            return
+        for job in list(self._waiting):
+            row = told.get(job)
+            if row is None or row.state != self._waiting[job]:
+                self._begin(job, first=row is None)
+
+    # -- what it comes to
+
+    def _over(self, job: str, state: str) -> None:
+        self.follow.end(job)
+        if state in WAITS:
+            self._tell(Event(kind="requeued", at=self._clock(), job=job, says=state))
+            self._waiting[job] = ""
+            return
+        if state == "GONE":
+            view = slurm.look(job)
+            state = view.job.state or "GONE" if view.job else "GONE"
+        self._ended(job, state)
+
+    def _ended(self, job: str, state: str) -> None:
+        self._tell(Event(kind="ended", at=self._clock(), job=job, says=state))
+        if state == "COMPLETED":
+            return
+        if state == "GONE":
+            self._tell(Event(kind="blind", at=self._clock(), job=job,
+                             says="Slurm has forgotten how it ended"))  # fmt: skip
+            self.code = self.code or EXIT_NOTHING
+            return
+        self._look(job, Event(kind="ended", at=self._clock(), job=job, says=state))
+
+    def _alarm(self, event: Event) -> None:
+        """The evidence is taken while it is fresh; a verdict that it moves is no alarm."""
+        diagnosis = self._look(event.job, event)
+        if diagnosis is None:
+            return
+        if diagnosis.verdict.cause is Cause.PROGRESSING:
+            self._tell(Event(kind="no alarm", at=self._clock(), job=event.job,
+                             says="the look says that it moves"))  # fmt: skip
+        elif not self._order.finds and event.job in self.follow.jobs:
+            self.follow.end(event.job)
+
+    def _look(self, job: str, event: Event) -> Diagnosis | None:
+        wanted = wish_of(job, self._order, self._config)
+        code, diagnosis, path = look(wanted, self._order, self._config)
+        if diagnosis is None or diagnosis.verdict.cause is not Cause.PROGRESSING:
+            self.code = self.code or code
+            self._notify(event, diagnosis, path, code)
+        return diagnosis
+
+    def _notify(self, event: Event, diagnosis: Diagnosis | None, path: str, code: int) -> None:
+        document = document_of(event, diagnosis, path, code)
+        text = json.dumps(document).encode()
+        told: list[str] = []
+        if self._order.execute:
+            env = {"SLUGGISH_JOB": event.job, "SLUGGISH_EXIT": str(code),
+                   "SLUGGISH_CAUSE": str(document["verdict"]["cause"]),
+                   "SLUGGISH_BUNDLE": path}  # fmt: skip
+            told.append(notify.execute(shlex.split(self._order.execute), text, env))
+        hook = self._order.webhook or self._config.webhook
+        if hook:
+            told.append(notify.post(hook, text, time.sleep))
+        for why in told:
+            if why:
+                self._tell(Event(kind="not told", at=self._clock(), job=event.job, says=why))
+
+    def _tell(self, event: Event) -> None:
+        say(event, self._order.as_json)
+
+
+def look(wanted: Wanted, order: Order, config: Config) -> tuple[int, Diagnosis | None, str]:
+    """As `diagnose --job`: exit code, diagnosis, where its bundle lies."""
+    from sluggish.cli.collect import collected
+    from sluggish.cli.diagnose import report
+    from sluggish.cli.reading import mapper
+    from sluggish.diagnose import diagnose
+    from sluggish.evidence.open import load
+
+    try:
+        kept = collected(wanted, config)
+    except EvidenceError as problem:
+        print(f"sluggish: {safe(str(problem), 300)}", file=sys.stderr)
+        return EXIT_USAGE, None, ""
+    if kept is None:
+        return EXIT_NOTHING, None, ""
+    bundle = load([str(kept.path)], PROBES)
+    if order.as_json:
+        cloud = order.cloud or config.cloud
+        diagnosis = diagnose(bundle, mapper(), cloud=cloud, reason=config.reason_template)
+        told: dict[str, Any] = {"kind": "diagnosis", "job": wanted.job.job}
+        from sluggish.report.json import render
+
+        print(json.dumps({**told, "diagnosis": json.loads(render(diagnosis))}), flush=True)
+        code = EXIT_CODES[diagnosis.verdict.cause]
+    else:
+        found: list[Diagnosis] = []
+        code = report(bundle, as_json=False, explain=False, cloud=order.cloud, config=config,
+                      then=found.append)  # fmt: skip
+        diagnosis = found[0]
+    if kept.taken.stopped:
+        raise KeyboardInterrupt
+    return code, diagnosis, str(kept.path)
+
+
+def say(event: Event, as_json: bool) -> None:
+    """One line an event: on stdout, as JSON or for a person."""
+    at = datetime.fromtimestamp(event.at, UTC)
+    if as_json:
+        told = {"kind": event.kind, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "job": event.job or None,
+                "node": event.node, "says": event.says, "signs": list(event.signs)}  # fmt: skip
+        print(json.dumps(told), flush=True)
+        return
+    where = " ".join(part for part in (event.job and f"job {event.job}", event.node) if part)
+    words = f"{where}: {event.kind}: {event.says}" if where else f"{event.kind}: {event.says}"
+    print(f"{at:%H:%M:%SZ}  {safe(words, 300)}", flush=True)
+
+
+def document_of(event: Event, diagnosis: Diagnosis | None, path: str, code: int) -> dict[str, Any]:
+    """What exec and webhook get: the event and the verdict in short; the bundle holds the rest."""
+    verdict: dict[str, Any] = {"cause": None, "subtype": None, "confidence": None, "culprits": []}
+    if diagnosis is not None:
+        from sluggish.report.json import render
+
+        whole = json.loads(render(diagnosis))["verdict"]
+        verdict = {key: whole.get(key) for key in verdict}
+    at = datetime.fromtimestamp(event.at, UTC)
+    since = datetime.fromtimestamp(event.since, UTC) if event.since else None
+    return {
+        "schema": 1, "kind": event.kind, "job": event.job, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}",
+        "since": f"{since:%Y-%m-%dT%H:%M:%SZ}" if since else None, "says": safe(event.says, 400),
+        "signs": list(event.signs), "verdict": verdict, "exit_code": code, "bundle": path or None,
+    }  # fmt: skip
+
+
+def wish_of(job: str, order: Order, config: Config) -> Wanted:
+    """A look at this job as `diagnose --job` would take it."""
+    return wish(job, config, transport=order.transport, window_s=None, sudo=order.sudo, poke=False)
+
+
+def _folder(config: Config) -> Path | None:
+    """Where states are kept: the directory of the bundles."""
+    places = folders(os.environ, config.state.dir)
+    return places[0] / "watch" if places else None
+
+
+def order(*, interval: int, notice: float, alert: float, **told: Any) -> Order:
+    """What the command line says. The window and the sign follow the notice."""
+    window = max(4.0 * interval, notice / 2)
+    if notice < window or alert < notice:
+        raise EvidenceError(
+            "expected --interval S, --notice of 4 S or more, --alert of that or more"
+        )
+    rules = Rules(
+        every_s=float(interval), window_s=window, notice_s=notice, alert_s=alert,
+        sign_s=min(60.0, window),
+    )  # fmt: skip
+    hook = told.get("webhook")
+    if hook is not None and not hook.startswith(("http://", "https://")):
+        raise EvidenceError("--webhook: expected an http or https address")
+    return Order(rules=rules, poll_s=min(POLL_S, 3.0 * interval), **told)

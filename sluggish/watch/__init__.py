@@ -1,0 +1,1 @@
+"""Following jobs from outside: samples in, events and alerts out."""

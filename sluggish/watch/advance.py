@@ -1,0 +1,238 @@
+"""The step of a watch: one sample more, and what is to be told because of it. Pure."""
+
+from msgspec.structs import replace
+
+from sluggish.watch import shape, signs
+from sluggish.watch.sample import Sample
+from sluggish.watch.state import Event, Job, Node, Rules
+
+KEPT_DIPS = 32
+KEPT_HARD = 8
+WORDS = {"log": "no log line", "io": "no io", "traffic": "no port traffic"}
+
+
+def advance(job: Job, sample: Sample, rules: Rules) -> tuple[Job, list[Event]]:
+    """The job with this sample, and its events."""
+    if job.nodes.get(sample.node, Node()).at > sample.at:
+        return job, []
+    events: list[Event] = []
+    moving = job.shape in ("moving", "flat")
+    node = job.nodes.get(sample.node, Node())
+    node = _gpus(node, sample, rules)
+    node = _signs(node, sample, moving)
+    node, more = _changes(node, sample, job.job)
+    events += more
+    job = replace(
+        job,
+        nodes={**job.nodes, sample.node: node},
+        log=signs.touched(job.log, sample.log_bytes, sample.log_at, sample.at, moving),
+    )
+    for event in more:
+        if event.kind == "rank gone":
+            job = hard(job, event.says, event.at)
+    job, more = judge(job, sample.at, rules)
+    return job, events + more
+
+
+def hard(job: Job, says: str, at: float) -> Job:
+    """An event that stops a job by itself, e.g. a fatal Xid: with quiet GPUs it is enough."""
+    return replace(job, hard=(*job.hard, says)[-KEPT_HARD:], hard_at=at)
+
+
+def _gpus(node: Node, sample: Sample, rules: Rules) -> Node:
+    if node.at and sample.at - node.at > rules.window_s:
+        # a hole: a window across it would lie; what was learned stays
+        emptied = {n: replace(t, util=(), power=()) for n, t in node.tracks.items()}
+        node = replace(node, tracks=emptied)
+    if not sample.gpus:
+        return replace(node, at=sample.at)
+    tracks = dict(node.tracks)
+    for gpu in sample.gpus:
+        before = tracks.get(gpu.index, shape.Track())
+        tracks[gpu.index] = shape.advance(before, gpu, rules.length)
+    return replace(node, at=sample.at, gpu_at=sample.at, tracks=tracks)
+
+
+def _signs(node: Node, sample: Sample, moving: bool) -> Node:
+    at = sample.at
+    cores = signs.CPU_CORES * max(1, sample.alive)
+    return replace(
+        node,
+        io=signs.grown(node.io, sample.io_bytes, at, signs.IO_RATE, moving),
+        traffic=signs.grown(node.traffic, sample.traffic_bytes, at, signs.TRAFFIC_RATE, moving),
+        cpu=signs.grown(node.cpu, sample.cpu_s if sample.alive else None, at, cores, False),
+    )
+
+
+def _changes(node: Node, sample: Sample, job: str) -> tuple[Node, list[Event]]:
+    """Ports that went down or came back, ranks that ended."""
+    events: list[Event] = []
+
+    def tell(kind: str, says: str) -> None:
+        events.append(Event(kind=kind, at=sample.at, job=job, node=sample.node, says=says))
+
+    if node.down is not None:
+        for port in sorted(set(sample.down) - set(node.down)):
+            tell("port down", f"{port} is not active any more")
+        for port in sorted(set(node.down) - set(sample.down)):
+            tell("port up", f"{port} is active again")
+    if sample.ranks and sample.alive < min(sample.ranks, node.alive):
+        tell("rank gone", f"{sample.alive} of {sample.ranks} ranks are there")
+    node = replace(node, down=sample.down, ranks=sample.ranks, alive=sample.alive, lost=False)
+    return node, events
+
+
+# -- the whole job ---------------------------------------------------------------------------------
+
+
+def shape_of(job: Job, at: float, rules: Rules) -> str:
+    """One word for all its GPUs that are seen."""
+    found: set[str] = set()
+    for node in job.nodes.values():
+        if at - node.at > rules.stale_s or node.gpu_at is None:
+            continue
+        if at - node.gpu_at > rules.stale_s + rules.window_s:
+            continue
+        for index, track in node.tracks.items():
+            if not node.mine or index in node.mine:
+                found.add(track.shape)
+    found.discard(shape.UNUSED)
+    if not found:
+        return shape.UNKNOWN
+    for first in (shape.MOVING, shape.UNKNOWN, shape.STEADY):
+        if first in found:
+            return first
+    return "split" if len(found) > 1 else found.pop()
+
+
+def judge(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
+    """Where the job stands now; called with each sample and, without samples, now and then."""
+    now = shape_of(job, at, rules)
+    job = replace(job, shape=now)
+    life = signs.of_life(job, at, rules)
+    still = signs.of_death(job, at, rules)
+    if now == shape.UNKNOWN:
+        return job, []
+    if now == shape.STEADY and not (len(still) >= 2 and not life):
+        now = shape.MOVING
+    if now == shape.MOVING:
+        return _moves(job, at, rules)
+    if job.quiet_since is None:
+        job = replace(job, quiet_since=at - rules.window_s)
+    quiet = at - (job.quiet_since or at)
+    if "log" in life and job.moved_at is None and quiet > 2 * rules.notice_s:
+        return _settled(job), []
+    return _quiet(job, at, quiet, life, still, rules)
+
+
+def _moves(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
+    events: list[Event] = []
+    if job.quiet_since is not None:
+        length = at - job.quiet_since
+        if job.noticed:
+            says = f"moves again after {length:.0f} s"
+            events.append(Event(kind="moves", at=at, job=job.job, says=says))
+        if job.moved_at is not None:  # the start-up is no dip of the running job
+            job = replace(
+                job,
+                dips=(*job.dips, length)[-KEPT_DIPS:],
+                dip_at=(*job.dip_at, job.quiet_since)[-KEPT_DIPS:],
+            )
+        job = replace(job, quiet_since=None, noticed=False, alerted=False)
+    if job.hard and job.hard_at is not None and at - job.hard_at > rules.alert_s:
+        job = replace(job, hard=(), hard_at=None)  # it went on in spite of it
+    return replace(job, moved_at=at), events
+
+
+def _settled(job: Job) -> Job:
+    """Low and flat, and its log goes on: that is this job's own moving level."""
+    nodes: dict[str, Node] = {}
+    for name, node in job.nodes.items():
+        tracks = {
+            n: replace(t, level_w=sorted(t.power)[len(t.power) // 2]) if t.power else t
+            for n, t in node.tracks.items()
+        }
+        nodes[name] = replace(node, tracks=tracks)
+    return replace(job, nodes=nodes, quiet_since=None, noticed=False)
+
+
+def _quiet(
+    job: Job, at: float, quiet: float, life: tuple[str, ...], still: tuple[str, ...], rules: Rules
+) -> tuple[Job, list[Event]]:
+    events: list[Event] = []
+    if quiet >= rules.notice_s and not job.noticed:
+        job = replace(job, noticed=True)
+        events.append(
+            Event(
+                kind="quiet", at=at, job=job.job, since=job.quiet_since, signs=still,
+                says=f"{_words(job.shape)} for {quiet:.0f} s; {_waits(job, life, rules, at)}",
+            )
+        )  # fmt: skip
+    if job.alerted or quiet < rules.window_s:
+        return job, events
+    signs_of = still
+    if job.hard and quiet >= min(rules.notice_s, 2 * rules.window_s) and not _writes(life):
+        signs_of = (*job.hard[:2], *still)
+    elif not _due(job, at, quiet, life, still, rules):
+        return job, events
+    job = replace(job, alerted=True)
+    named = ", ".join(WORDS.get(sign, sign) for sign in signs_of)
+    says = f"{_words(job.shape)} for {quiet:.0f} s and {named}"
+    if not signs_of:
+        says = f"{_words(job.shape)} for {quiet:.0f} s; nothing else can be seen: a look decides"
+    events.append(
+        Event(kind="alert", at=at, job=job.job, since=job.quiet_since, signs=signs_of, says=says)
+    )
+    return job, events
+
+
+def _due(
+    job: Job, at: float, quiet: float, life: tuple[str, ...], still: tuple[str, ...], rules: Rules
+) -> bool:
+    """Past its own dips with a second sign; or the watchdog is near, and only words go on."""
+    if job.moved_at is None and job.shape == shape.PARKED:
+        began = job.started_at if job.started_at is not None else job.quiet_since or at
+        if at - began < rules.start_s:
+            return False
+    last = cap(job, rules)
+    if quiet >= last:
+        # heartbeats write logs and burn cores; bytes that move are work
+        return not _writes(life) and ("log" not in life or len(still) >= 2)
+    return quiet >= need(job, rules) and not life and bool(still)
+
+
+def _writes(life: tuple[str, ...]) -> bool:
+    return "io" in life or "traffic" in life
+
+
+def longest(job: Job) -> float:
+    """The longest of its own dips; 0 where it had none."""
+    return max(job.dips, default=0.0)
+
+
+def need(job: Job, rules: Rules) -> float:
+    """Seconds of quiet before an alert."""
+    return min(max(rules.alert_s, rules.times * longest(job)), cap(job, rules))
+
+
+def cap(job: Job, rules: Rules) -> float:
+    """The last moment before the job's watchdog, but past its own longest dip."""
+    last = max(0.6 * job.watchdog_s, job.watchdog_s - rules.lead_s)
+    return max(last, min(1.1 * longest(job), 0.97 * job.watchdog_s))
+
+
+def _words(word: str) -> str:
+    return {
+        shape.SPIN: "all GPUs spin in a collective",
+        shape.PARKED: "all GPUs are parked",
+        "split": "some GPUs are parked, the others spin",
+        shape.STEADY: "the GPUs' power does not change",
+    }.get(word, word)
+
+
+def _waits(job: Job, life: tuple[str, ...], rules: Rules, at: float) -> str:
+    if life:
+        return f"{' and '.join(life)} go on"
+    left = need(job, rules) - (at - (job.quiet_since or at))
+    dip = f", its longest dip was {longest(job):.0f} s" if job.dips else ""
+    return f"an alert in {max(0.0, left):.0f} s unless it moves{dip}"

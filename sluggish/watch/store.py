@@ -1,0 +1,46 @@
+"""State files: one a job, written whole beside the old one and put in its place."""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from sluggish.watch.state import Job, decode, encode
+
+MOST_BYTES = 64 << 20
+
+
+def path_of(folder: Path, job: str) -> Path:
+    """The file of a job; the id was checked where it came in."""
+    return folder / f"watch-{job}.json"
+
+
+def load(folder: Path, job: str, started_at: float | None) -> Job | None:
+    """What an earlier watcher knew of this run of the job; None: nothing, or another run's."""
+    try:
+        with path_of(folder, job).open("rb") as file:
+            known = decode(file.read(MOST_BYTES))
+    except OSError:
+        return None
+    return known if known and known.job == job and known.started_at == started_at else None
+
+
+def save(folder: Path, job: Job) -> str:
+    """Why it could not be kept; empty where it was."""
+    place = path_of(folder, job.job)
+    aside = place.with_name(f".{place.name}.{os.getpid()}")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(aside, "wb", opener=lambda p, f: os.open(p, f, 0o600)) as file:
+            file.write(encode(job))
+        aside.replace(place)
+        return ""
+    except OSError as problem:
+        with suppress(OSError):
+            aside.unlink()
+        return f"{place}: {problem.strerror}"
+
+
+def forget(folder: Path, job: str) -> None:
+    """After the job's end."""
+    with suppress(OSError):
+        path_of(folder, job).unlink()
