@@ -38,6 +38,7 @@ class Wanted:
     sudo: bool = False
     poke: bool = False
     limits: Limits = field(default_factory=Limits)
+    log_patterns: tuple[str, ...] = ()
 
 
 def wish(
@@ -63,6 +64,7 @@ def wish(
         sudo=sudo or config.sudo,
         poke=poke,
         limits=limits,
+        log_patterns=config.log_patterns,
     )
 
 
@@ -87,7 +89,7 @@ def take(
         if first.job:
             notes.say(live.of_job(first.job, now))
 
-    view = slurm.look(wanted.job, early=early)
+    view = slurm.look(wanted.job, early=early, log_patterns=wanted.log_patterns)
     _tell_slurm(view, notes)
     look = Look(folder=folder, nodes=view.nodes, job=view.asked.job)
     look.add(view.evidence)

@@ -66,11 +66,13 @@ def look(
     timeout_s: float = TIMEOUT_S,
     env: Mapping[str, str] | None = None,
     early: Callable[[SlurmView], None] | None = None,
+    log_patterns: Sequence[str] = (),
 ) -> SlurmView:
     """Ask Slurm for a job. Never raises for what Slurm does; ValueError for an id that is none.
 
     `early` is called with what the first round tells (job, nodes, owner), before nodes, other jobs,
     accounting and logs are asked for. Each of the two rounds ends within `timeout_s`.
+    `log_patterns`: where a site keeps logs that Slurm does not name.
     """
     asked = pick.job_id(job) if isinstance(job, str) else job
     first = _side_by_side(
@@ -91,7 +93,7 @@ def look(
     second = _second_round(known, timeout_s, env)
     view = _second_view(known, second)
     if view.job:
-        return view
+        return _with_logs(view, log_patterns)
     why = slurm_says.no_job(first["job"], first["queue"], second.get("sacct"), view.settings)
     return replace(view, no_job=why)
 
@@ -221,7 +223,7 @@ def _second_view(view: SlurmView, ran: Mapping[str, Ran]) -> SlurmView:
         view = _with_nodes(view, ran["node"])
     if "others" in ran:
         view = _with_others(view, ran["others"])
-    return _with_logs(view)
+    return view
 
 
 def _with_accounting(view: SlurmView, ran: Ran) -> SlurmView:
@@ -282,7 +284,7 @@ def _with_others(view: SlurmView, ran: Ran) -> SlurmView:
     )
 
 
-def _with_logs(view: SlurmView) -> SlurmView:
+def _with_logs(view: SlurmView, site: Sequence[str]) -> SlurmView:
     """The job's own output files. Looked for as their owner; as root not at all without one."""
     if view.job is None:
         return view
@@ -290,7 +292,7 @@ def _with_logs(view: SlurmView) -> SlurmView:
     if view.uid is None:
         note = "the job's owner is not known for sure: none of its files was looked at"
         return replace(view, notes=(*view.notes, note))
-    found, note = _files(told, view.uid)
+    found, note = _files((*told, *logpath.of_site(site, view.job)), view.uid)
     if note is None and not found:
         guessed, note = _files(logpath.guesses(view.job), view.uid)
         found = logpath.matches(guessed, view.job)[:20]

@@ -2,7 +2,7 @@
 
 import glob
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from sluggish.job import Job
 
@@ -24,6 +24,12 @@ def patterns(job: Job) -> tuple[str, ...]:
     return tuple(dict.fromkeys(kept))
 
 
+def of_site(site: Iterable[str], job: Job) -> tuple[str, ...]:
+    """A site's own patterns for this job, relative ones below WorkDir; globs stay globs."""
+    found = (expanded(path, job, literal=str) for path in site)
+    return tuple(dict.fromkeys(path for path in found if path.startswith("/")))
+
+
 def guesses(job: Job) -> tuple[str, ...]:
     """Globs for `srun -o`, which Slurm tells nobody: files of the WorkDir that carry the job id."""
     if not (job.work_dir or "").startswith("/"):
@@ -36,19 +42,20 @@ def guesses(job: Job) -> tuple[str, ...]:
     return tuple(f"{stem}.{ending}" for stem in stems for ending in LOG_ENDINGS)
 
 
-def expanded(path: str, job: Job) -> str:
+def expanded(path: str, job: Job, literal: Callable[[str], str] = glob.escape) -> str:
     """The path as a glob: what is known is filled in, what differs by node or task is `*`."""
     path = path[:MOST]
+    home = ""
     if not path.startswith("/"):
-        path = f"{(job.work_dir or '').rstrip('/')}/{path}"
+        home = glob.escape((job.work_dir or "").rstrip("/")) + "/"
     if "\\" in path:  # a backslash turns the patterns off
-        return glob.escape(path.replace("\\", ""))
-    parts: list[str] = []
+        return home + literal(path.replace("\\", ""))
+    parts: list[str] = [home]
     end = 0
     for match in _PATTERN.finditer(path):
-        parts += [glob.escape(path[end : match.start()]), _value(match[2], match[1], job)]
+        parts += [literal(path[end : match.start()]), _value(match[2], match[1], job)]
         end = match.end()
-    return re.sub(r"\*{2,}", "*", "".join([*parts, glob.escape(path[end:])]))
+    return re.sub(r"\*{2,}", "*", "".join([*parts, literal(path[end:])]))
 
 
 def _value(letter: str, width: str, job: Job) -> str:

@@ -107,7 +107,7 @@ def test_a_pending_job_has_no_nodes_and_is_no_failure(lab: Lab) -> None:
     with submitted(lab, "-N1 --begin=now+1hour") as job:
         view = look(lab, job)
     assert view["job"]["state"] == "PENDING"
-    assert (view["nodes"], view["nodes_from"], view["silent"]) == ([], "", False)
+    assert (view["nodes"], view["nodes_from"], view["no_job"]) == ([], "", "")
     assert view["uid"] == 5001
 
 
@@ -259,6 +259,25 @@ def test_a_controller_that_hangs_costs_its_deadline_and_is_said(lab: Lab) -> Non
     assert any("no answer in 5 s" in note for note in view["notes"])
     assert view["no_job"].startswith("Slurm cannot be asked (no answer in 5 s")
     assert view["took_s"] < 14
+
+
+def test_logs_of_a_sites_own_place_are_read_as_the_owner(lab: Lab) -> None:
+    with submitted(lab, "-N1") as job:
+        running(lab, job)
+        mine, theirs = f"/home/alice/site-{job}-rank0.txt", f"/home/alice/site-{job}-rank1.txt"
+        lab.sh("login", f"echo step 1 >{mine}", "alice")
+        lab.sh("login", f"echo secret >{theirs}; chmod 644 {theirs}")
+        settings = (
+            "SLUGGISH_LOG_PATTERNS='[/home/%u/site-%j-rank*.txt]'; export SLUGGISH_LOG_PATTERNS"
+        )
+        told = lab.sh(
+            "login", f"{settings}; sluggish collect --job {job} --window 0 -o /tmp/b 2>&1"
+        )
+        manifest = json.loads(lab.sh("login", "cat /tmp/b/manifest.json"))
+        lab.sh("login", f"rm -r /tmp/b {mine} {theirs}")
+    logs = {e["command"]: e["error"] for e in manifest["evidence"] if e["probe"] == "job_log"}
+    assert logs[mine] is None, told
+    assert logs[theirs] == "denied"
 
 
 def test_no_munge_and_no_name_of_the_controller_are_no_unknown_job(lab: Lab) -> None:

@@ -160,6 +160,14 @@ def test_slurms_patterns_become_globs(path: str, pattern: str) -> None:
     assert logpath.patterns(job) == (pattern,)
 
 
+def test_a_sites_patterns_keep_their_globs_and_values_do_not() -> None:
+    job = Job(id="3_2", raw_id="5", name="a*b", user="alice", work_dir="/w[1]")
+    site = ("/scratch/%u/%x-%j/rank*.log", "logs/%A_%a.[eo]*", "/l/%5j.log")
+    assert logpath.of_site(site, job) == (
+        "/scratch/alice/a[*]b-5/rank*.log", "/w[[]1]/logs/3_2.[eo]*", "/l/00005.log",
+    )  # fmt: skip
+
+
 def test_guessed_logs_carry_the_whole_number() -> None:
     job = Job(id="12", raw_id="12", work_dir="/w")
     assert "/w/logs/*12*.out" in logpath.guesses(job)
