@@ -18,13 +18,15 @@ from sluggish.evidence.open import load
 from sluggish.probes import PROBES
 from sluggish.verdict.model import Culprit, Diagnosis
 
-NEVER_ASKED = frozenset({"ibdiagnet"})
-"""Probes of files that others make: no look asks for them, no story holds them."""
+NEVER_ASKED = frozenset({"ibdiagnet", "imex"})
+"""Probes of files that others make, or that only a rack-wide NVLink domain has: no packaged story
+holds them."""
 MAILED = {
     "kernel_log": "dmesg.txt",
     "nvidia_smi": "nvidia-smi-q.xml",
     "gpu_samples": "smi.csv",
     "gpu_bus": "pci.txt",
+    "imex": "imex.txt",
     "ibstat": "ibstat.out",
     "ibstatus": "ibstatus.out",
     "ibv_devinfo": "ibv.log",

@@ -9,7 +9,8 @@ from storyroom import story
 from sluggish.diagnose import diagnose
 from sluggish.evidence.open import load
 from sluggish.facts.fabric import NcclTrouble, Switch
-from sluggish.facts.gpu import Gpu, GpuCount
+from sluggish.facts.gpu import Gpu, GpuCount, ImexDomain
+from sluggish.facts.log import Progress
 from sluggish.findings import Finding, Role, Strength, ask
 from sluggish.loglines import nccl_net
 from sluggish.loglines.line import Line
@@ -94,3 +95,50 @@ def test_imex_is_looked_at_and_nothing_is_drained_or_reset(
     assert "IMEX" in told
     assert "State=DRAIN" not in told
     assert "--gpu-reset" not in told
+
+
+def imex(node: str, state: str | None = "UP", **more: Any) -> ImexDomain:
+    told: dict[str, Any] = {"channels": 1, **more}
+    return ImexDomain(node=node, state=state, **told)
+
+
+def test_a_domain_that_is_up_with_channels_says_nothing() -> None:
+    assert seen(*[imex(n) for n in NODES]) == ()
+
+
+def test_a_node_without_a_channel_among_nodes_that_have_one() -> None:
+    (found,) = roots(*[imex(n) for n in NODES[:3]], imex("gb-04", channels=0))
+    assert (found.node, found.strength, found.action) == ("gb-04", Strength.WEAK, "recover_imex")
+    assert found.says.startswith("gb-04: no IMEX channel")
+    assert roots(*[imex(n, channels=0) for n in NODES]) == []  # a cluster that does not use them
+
+
+def test_a_mate_that_is_away_is_named_as_context() -> None:
+    away = (("10.2.0.9", "UNAVAILABLE"), ("10.2.0.7", "READY"))
+    domains = [imex(n, "DEGRADED", mates=away, not_connected=3) for n in NODES]
+    (found,) = seen(*domains)
+    assert found.says == (
+        "the IMEX domain is DEGRADED on gb-[01-04]: 10.2.0.9 UNAVAILABLE; 3 ways between its "
+        "nodes not connected"
+    )
+    assert (found.role, found.spots, found.shared) == (Role.CONTEXT, (), True)
+
+
+def test_a_channel_that_is_missing_is_context_after_the_first_step() -> None:
+    domains = [*[imex(n) for n in NODES[:3]], imex("gb-04", channels=0)]
+    steps = [Progress(node=None, rank=0, at=None, step=n) for n in (1, 2)]
+    assert [f.role for f in seen(*domains, *steps)] == [Role.CONTEXT]
+
+
+def test_beside_nccl_s_warning_it_tells_why() -> None:
+    trouble = NcclTrouble(node="gb-01", at=None, pid=1, rank=None, kind="imex", detail="", line="x")
+    found = seen(*[imex(n, channels=0) for n in NODES], trouble)
+    assert [(f.role, f.strength) for f in found] == [
+        (Role.CONTEXT, Strength.WEAK), (Role.ROOT, Strength.STRONG),
+    ]  # fmt: skip
+
+
+def test_a_daemon_that_says_nothing_is_told() -> None:
+    (found,) = seen(imex("gb-01", None), imex("gb-02"))
+    assert found.role is Role.CONTEXT
+    assert found.says == "gb-01: the IMEX daemon says nothing"

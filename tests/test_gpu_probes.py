@@ -15,7 +15,7 @@ from sluggish.facts.gpu import Gpu, GpuCount, SmiFailure
 from sluggish.facts.origin import Origin
 
 HERE = Path(__file__).parent
-IDS = ("nvidia_smi", "gpu_samples", "gpu_bus")
+IDS = ("nvidia_smi", "gpu_samples", "gpu_bus", "imex")
 PROBES = {name: importlib.import_module(f"sluggish.probes.{name}") for name in IDS}
 TAKEN = datetime(2026, 11, 24, 3, 22, 10, tzinfo=UTC)
 

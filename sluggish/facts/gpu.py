@@ -170,6 +170,21 @@ class GpuCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ImexDomain:
+    """What the IMEX daemon of a node says of its domain, and the channels that the node has."""
+
+    node: str | None
+    state: str | None
+    """UP, DEGRADED, DOWN, ...; None where the daemon did not answer."""
+    mates: tuple[tuple[str, str], ...] = ()
+    """(address, READY, UNAVAILABLE, ...) of the domain's nodes, itself among them."""
+    not_connected: int = 0
+    """Ways between two of them that are not connected."""
+    channels: int | None = None
+    """Without one a program cannot share memory over the domain. None: not looked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OtherGpus:
     """GPUs of another maker, which no rule reads: a gap, never missing GPUs."""
 

@@ -179,6 +179,9 @@ class Node:
     shm_used_gib: float = 1.0
     memlock: str = "unlimited"
     driver: str = "580.95.05"
+    rack: bool = False
+    """Its NVLink reaches over the rack: the node has IMEX."""
+    imex_channels: int = 1
     error: str | None = None
     """The whole node left nothing: unreachable, timeout, denied."""
     slurm_state: str = "ALLOCATED"

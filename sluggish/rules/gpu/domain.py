@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from sluggish.causes import Family
 from sluggish.facts.derived import Look, Place
 from sluggish.facts.fabric import NcclTrouble, Switch
-from sluggish.facts.gpu import Gpu
+from sluggish.facts.gpu import Gpu, ImexDomain
+from sluggish.facts.log import Progress
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.hostlist import fold
 from sluggish.rules.gpu.common import spot, subject
@@ -18,8 +19,8 @@ Member = tuple[str, int | None]
 @rule(
     "GPU-DOMAIN",
     family=Family.KERNEL,
-    needs=(Gpu, NcclTrouble),
-    wants=(Switch, Place, Look),
+    needs=(Gpu, NcclTrouble, ImexDomain),
+    wants=(Switch, Place, Look, Progress),
 )
 def gpu_domain(view: View) -> Iterator[Finding]:
     """GPUs that should share an NVLink domain do not, or NCCL finds its memory export broken."""
@@ -28,6 +29,7 @@ def gpu_domain(view: View) -> Iterator[Finding]:
     yield from _within_a_rack(view, members)
     yield from _drivers(members)
     broken = [t for t in view.all(NcclTrouble) if t.kind == "imex"]
+    yield from _imex(view, said=bool(broken))
     if broken:
         nodes = sorted({t.node for t in broken if t.node})
         where = f" on {fold(nodes)}" if nodes else ""
@@ -45,6 +47,49 @@ def gpu_domain(view: View) -> Iterator[Finding]:
             action="recover_imex",
             shared=True,
         )
+
+
+def _imex(view: View, *, said: bool) -> Iterator[Finding]:
+    """A node without a channel before the first step; what the daemons say, as context.
+
+    Racks say DEGRADED for weeks for trays that no job uses (NVIDIA/aicr issue 2641).
+    """
+    domains = [d for d in view.all(ImexDomain) if d.node]
+    moved = len({p.step for p in view.all(Progress) if p.kind == "step"}) > 1
+    role = Role.CONTEXT if moved or said else Role.ROOT
+    without = sorted(d.node or "" for d in domains if d.channels == 0)
+    if without and (said or any(d.channels for d in domains)):
+        odd = without if len(without) < len(domains) else []
+        yield _domain(
+            f"{fold(without)}: no IMEX channel (/dev/nvidia-caps-imex-channels), so no program "
+            "there can share memory over NVLink", role, odd,
+        )  # fmt: skip
+    for state in sorted({d.state for d in domains if d.state and d.state != "UP"}):
+        where = [d for d in domains if d.state == state]
+        absent = sorted({f"{at} {word}" for d in where for at, word in d.mates if word != "READY"})
+        ways = max(d.not_connected for d in where)
+        says = f"the IMEX domain is {state} on {fold(sorted(d.node or '' for d in where))}"
+        says += f": {', '.join(absent[:3])}" if absent else ""
+        says += f"; {ways} ways between its nodes not connected" if ways else ""
+        yield _domain(says, Role.CONTEXT, [])
+    silent = sorted(d.node or "" for d in domains if d.state is None and d.channels)
+    if silent:
+        yield _domain(f"{fold(silent)}: the IMEX daemon says nothing", Role.CONTEXT, [])
+
+
+def _domain(says: str, role: Role, odd: list[str]) -> Finding:
+    return Finding(
+        node=odd[0] if len(odd) == 1 else None,
+        subject="NVLink domain",
+        role=role,
+        strength=Strength.WEAK,
+        says=says,
+        source="imex",
+        spots=tuple(Spot(node=node) for node in odd),
+        subtype="nvlink",
+        action="recover_imex",
+        shared=len(odd) != 1,
+    )
 
 
 def _member(gpu: Gpu) -> Member:

@@ -221,3 +221,23 @@ def _gpu(world: World, g: Gpu, rng: random.Random) -> str:
         f"\t\t<processes>\n{process}\t\t</processes>\n"
         "\t</gpu>\n"
     )  # fmt: skip
+
+
+def imex(world: World, node: Node) -> str:
+    """Form: `nvidia-imex-ctl -N` as a public capture of a compute domain prints it."""
+    channels = "".join(f"channel{n}\n" for n in range(node.imex_channels))
+    rows = "\n".join(f"Node #{n.number}   - {n.addr}   - READY" for n in world.nodes)
+    head = "  ".join(f"{n.number:>2}" for n in world.nodes)
+    table = "\n".join(f"{n.number:>8}        " + "   ".join("C" for _ in world.nodes)
+                      for n in world.nodes)  # fmt: skip
+    return (
+        f"==> /dev/nvidia-caps-imex-channels <==\n{channels}==> nvidia-imex-ctl -N <==\n"
+        "Connectivity Table Legend:\n"
+        "I - Invalid - Node wasn't reachable, no connection status available\n"
+        "N - Never Connected\n"
+        "R - Recovering - Connection was lost, but clean up has not yet been triggered.\n"
+        "D - Disconnected - Connection was lost, and clean up has been triggreed.\n"
+        "A - Authenticating - If GSSAPI enabled, client has initiated mutual authentication.\n"
+        f"C - Connected - Ready for operation\n\n6/21/2026 09:30:40.659\nNodes:\n{rows}\n\n"
+        f" Nodes From\\To {head}\n{table}\nDomain State: UP\n"
+    )

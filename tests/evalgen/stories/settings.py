@@ -210,6 +210,8 @@ def imex_broken() -> tuple[World, Expected]:
         reason="NonZeroExitCode", exit_code="1:0", arch="aarch64", nccl="2.29.7",
         env={"NCCL_DEBUG": "INFO"},
     )  # fmt: skip
+    for n in world.nodes:
+        n.rack, n.imex_channels = True, 0
     comms_of(world, [everybody(world)])
     joblog.start(world)
     t = world.job_started + 24
