@@ -3,7 +3,8 @@
 import difflib
 import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,11 @@ import yaml
 from sluggish.evidence.source import EvidenceError
 
 MAX_BYTES = 1 << 20
+NOT_THERE = ("No such file", "Not a directory")
+CLOSED = ("no answer", "Permission denied")
+"""A home that hangs, or another's after `su`: said, and the site's own file is read."""
+READ_S = 2.0
+"""For a file that lies on storage which hangs: a home, mostly."""
 PREFIX = "SLUGGISH_"
 
 
@@ -52,7 +58,10 @@ class Config:
     reason_template: str = "sluggish: {rule} {what} job={job}"
     webhook: str | None = None
     log_patterns: tuple[str, ...] = ()
-    """Globs of job logs that Slurm does not name; %j and the like as in `sbatch -o`."""
+    """Globs of job logs that Slurm does not name; %j and the like as in `sbatch -o`.
+
+    Each carries the job's number (%j, %A or %J): without it another job's log would be taken.
+    """
     sudo: bool = False
     history_db: str | None = None
     """The ledger of `sluggish history`; else `history.db` in the state directory."""
@@ -68,22 +77,20 @@ class Loaded:
     origins: Mapping[str, str]
 
 
-def file_of(env: Mapping[str, str]) -> Path | None:
-    """The first file that is there; one that SLUGGISH_CONFIG names has to be."""
+def places_of(env: Mapping[str, str]) -> tuple[Path, ...]:
+    """Where the file may lie; one that SLUGGISH_CONFIG names has to be there."""
     named = env.get("SLUGGISH_CONFIG")
     if named:
-        return Path(named)
+        return (Path(named),)
     home = env.get("XDG_CONFIG_HOME") or f"{env.get('HOME', '')}/.config"
     places = (Path(home) / "sluggish/config.yaml", Path("/etc/sluggish/config.yaml"))
-    return next((path for path in places if path.is_absolute() and path.is_file()), None)
+    return tuple(path for path in places if path.is_absolute())
 
 
 def load(env: Mapping[str, str] | None = None) -> Loaded:
     """Defaults, then the file, then the environment. ConfigError in one line."""
     env = os.environ if env is None else env
-    path = file_of(env)
-    told = _read(path) if path else {}
-    where = str(path) if path else ""
+    told, where = _first(places_of(env), must="SLUGGISH_CONFIG" in env)
     values = _flat(told, where)
     origins = dict.fromkeys(values, where)
     for key in keys():
@@ -119,17 +126,45 @@ def value_of(config: Config, key: str) -> Any:
     return found
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _first(places: Sequence[Path], *, must: bool) -> tuple[dict[str, Any], str]:
+    """What the first file says that is there, and its path. One that hangs is passed over, aloud.
+
+    Read by a child: a process of ours that waits for dead storage cannot even be killed.
+    """
+    from sluggish.reach.command import run
+
+    for path in places:
+        ran = run(("cat", "--", str(path)), READ_S, cap_bytes=MAX_BYTES)
+        why = _why(ran.error, ran.says)
+        if ran.error is None and ran.exit_code == 0:
+            return _read(path, ran.stdout), str(path)
+        if must or not why.startswith((*NOT_THERE, *CLOSED)):
+            raise ConfigError(f"{path}: {why}")
+        if why.startswith(CLOSED):
+            _warn(f"{path}: {why}: passed over")
+    return {}, ""
+
+
+def _why(error: str | None, says: str) -> str:
+    if error == "truncated":
+        return f"larger than {MAX_BYTES >> 20} MiB"
+    if error in ("timeout", "stuck"):
+        return f"no answer in {READ_S:.0f} s"
+    return says.rpartition(": ")[2] or error or "not readable"
+
+
+def _warn(what: str) -> None:
+    if sys.__stderr__ is not None:
+        print(f"sluggish: {what}", file=sys.stderr)
+
+
+def _read(path: Path, content: bytes) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        told = yaml.safe_load(content[:MAX_BYTES]) if len(content) <= MAX_BYTES else None
-    except OSError as problem:
-        raise ConfigError(f"{path}: {problem.strerror}") from None
+        told = yaml.safe_load(content)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as problem:
         what = " ".join(str(problem).split())[:200]
         raise ConfigError(f"{path}: not readable as YAML: {what}") from None
-    if told is None and len(content) <= MAX_BYTES:
+    if told is None:
         return {}
     if not isinstance(told, dict):
         raise ConfigError(f"{path}: expected keys with values")
@@ -193,6 +228,9 @@ def _check(config: Config, origins: Mapping[str, str]) -> None:
         refuse("openssh_command", "expected {node} as a word of its own")
     if config.webhook is not None and not re.match(r"https?://[^\s]+\Z", config.webhook):
         refuse("webhook", "expected an http or https address")
+    for pattern in config.log_patterns:
+        if not re.search(r"%\d{0,2}[jAJ]", pattern):
+            refuse("log_patterns", f"expected the job's number (%j) in {pattern[:80]!r}")
     for key in ("state.dir", "ssh.config", "history_db"):
         if (path := value_of(config, key)) and not path.startswith(("/", "~/")):
             refuse(key, "expected an absolute path")

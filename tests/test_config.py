@@ -1,9 +1,11 @@
 """One optional file, variables over it; what is wrong is told with file and key in one line."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from sluggish import config
 from sluggish.config import Config, ConfigError, load
 
 
@@ -49,6 +51,7 @@ def test_variables_win_over_the_file_and_each_origin_is_told(tmp_path: Path) -> 
         ("reason_template: '{rule}; x'", "reason_template: letters"),
         ("openssh_command: ssh host", "openssh_command: expected {node}"),
         ("webhook: file:///etc/passwd", "webhook: expected an http"),
+        ("log_patterns: [/l/%x.log]", "log_patterns: expected the job's number (%j) in '/l/%x"),
         ("state: {dir: here}", "state.dir: expected an absolute path"),
         ("- a", "expected keys with values"),
         ("a: [", "not readable as YAML"),
@@ -70,6 +73,30 @@ def test_a_named_file_has_to_be_there_and_a_bad_variable_is_named() -> None:
         load({"SLUGGISH_CONFIG": "/none/c.yaml"})
     with pytest.raises(ConfigError, match="SLUGGISH_WINDOW_S: window_s: Expected"):
         load({"SLUGGISH_WINDOW_S": "soon"})
+
+
+def test_a_file_on_storage_that_hangs_is_passed_over_aloud(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "READ_S", 0.2)
+    path = tmp_path / "sluggish/config.yaml"
+    path.parent.mkdir()
+    os.mkfifo(path)  # nobody writes: whoever opens it waits
+    assert load({"XDG_CONFIG_HOME": str(tmp_path)}).config == Config()
+    assert f"{path}: no answer in 0 s: passed over" in capsys.readouterr().err
+    with pytest.raises(ConfigError, match="no answer in"):
+        load({"SLUGGISH_CONFIG": str(path)})
+
+
+def test_a_file_that_may_not_be_read_or_is_too_large_is_no_default(tmp_path: Path) -> None:
+    path = tmp_path / "sluggish/config.yaml"
+    path.mkdir(parents=True)
+    with pytest.raises(ConfigError, match="Is a directory"):
+        load({"XDG_CONFIG_HOME": str(tmp_path)})
+    path.rmdir()
+    path.write_text("#" * (config.MAX_BYTES + 1))
+    with pytest.raises(ConfigError, match="larger than 1 MiB"):
+        load({"XDG_CONFIG_HOME": str(tmp_path)})
 
 
 def test_the_command_line_shows_values_and_origins(

@@ -67,12 +67,18 @@ def clean_env(env: Mapping[str, str] | None = None) -> dict[str, str]:
     """An environment in which Slurm prints what its documentation says, with times in UTC.
 
     Slurm prints local time without a zone; in the zone of the caller an hour a year is ambiguous.
+    Programs are looked for in the home last: whoever looks in a home that hangs, hangs.
     """
+    whole = os.environ if env is None else env
     kept = {
-        name: value
-        for name, value in (os.environ if env is None else env).items()
-        if name in KEPT or not name.startswith(FORMATS)
+        name: value for name, value in whole.items() if name in KEPT or not name.startswith(FORMATS)
     }
+    home = whole.get("HOME", "").rstrip("/")
+    if home and "PATH" in kept:
+        places = sorted(
+            kept["PATH"].split(":"), key=lambda place: f"{place}/".startswith(f"{home}/")
+        )
+        kept["PATH"] = ":".join(places)
     return {**kept, "LC_ALL": "C", "TZ": "UTC", "SLURM_TIME_FORMAT": "standard"}
 
 
@@ -88,7 +94,8 @@ def run(
     """Run a command to its end, its deadline or its cap, whichever comes first; never raises.
 
     `env` is the caller's environment, cleaned by `clean_env`. `as_uid`: as this user; only root can
-    become another. `stdin`: a file descriptor to read from. What is still alive at the deadline is killed, with what it started.
+    become another. `stdin`: a file descriptor to read from. What is still alive at the deadline is
+    killed, with what it started.
     """
     began = time.monotonic()
     told = tuple(argv)

@@ -104,3 +104,10 @@ def test_nothing_of_the_callers_formats_reaches_slurm() -> None:
     env = clean_env({**theirs, "SLURM_TIME_FORMAT": "x", "SLURM_CONF": "/c", "PATH": "/bin"})
     assert env == {"SLURM_CONF": "/c", "PATH": "/bin", "LC_ALL": "C", "TZ": "UTC",
                    "SLURM_TIME_FORMAT": "standard"}  # fmt: skip
+
+
+def test_programs_are_looked_for_in_the_home_last() -> None:
+    """Whoever looks for scontrol in a home that hangs never gets to /usr/bin."""
+    env = {"HOME": "/home/al", "PATH": "/home/al/bin:/opt/slurm/bin:/home/al:/home/alice:/usr/bin"}
+    assert clean_env(env)["PATH"] == "/opt/slurm/bin:/home/alice:/usr/bin:/home/al/bin:/home/al"
+    assert clean_env({"PATH": "/b:/a"})["PATH"] == "/b:/a"
