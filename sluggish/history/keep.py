@@ -24,9 +24,9 @@ from sluggish.text import is_node_name, safe
 from sluggish.verdict.model import Diagnosis
 
 FILE = "history.db"
-WRITE_S = 10.0
-"""Twice as long as one writer waits for another."""
-READ_S = 60.0
+WRITE_S = 8.0
+"""Longer than one writer waits for another."""
+READ_S = 20.0
 CAP_BYTES = 1 << 30
 LONG = 1 << 16
 """A list of nodes folds to less; other texts are cut when they are written."""

@@ -107,8 +107,8 @@ def opened(path: Path, notes: list[str], *, create: bool) -> sqlite3.Connection:
     try:
         return _ready(_connect(path, "rw"), head, local)
     except sqlite3.OperationalError as problem:
-        # a folder that takes no write: what is there can still be read, if nothing is half done
-        if create or not _closed_to_us(problem) or os.path.exists(f"{path}-wal"):
+        # a disk that takes no write: what is there can still be read, if nothing is half done
+        if create or not _closed_to_us(problem) or _half_done(path):
             raise
         return _ready(_connect(path, "ro&immutable=1"), head, local=True)
 
@@ -136,7 +136,18 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _closed_to_us(problem: sqlite3.Error) -> bool:
-    return _code(problem) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+    return _code(problem) in (
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_FULL,
+    )
+
+
+def _half_done(path: Path) -> bool:
+    """Whether something written waits beside the file, to be taken in by who may write."""
+    beside = (f"{path}-wal", f"{path}-journal")
+    return any(os.path.exists(one) and os.path.getsize(one) for one in beside)
 
 
 def _code(problem: sqlite3.Error) -> int:
