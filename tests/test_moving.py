@@ -10,6 +10,7 @@ from sluggish.facts.derived import Look, Onset, PhaseFact
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.store import Facts, Gap
 from sluggish.findings import Finding, Role, Strength
+from sluggish.rules.progress.common import span
 from sluggish.verdict.case import Case
 from sluggish.verdict.decide import decide
 from sluggish.verdict.model import Verdict
@@ -90,3 +91,11 @@ def test_whether_a_node_lives_that_nobody_reaches_is_asked_before_its_ranks() ->
     assert not after("auth denied: Permission denied", "a2").startswith("does ")
     # with none reached it is our own way to them
     assert not after("unreachable: No route to host", *NODES).startswith("does ")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "0 s"), (0.107, "0.11 s"), (1.9, "1.9 s"), (45.9, "45 s"), (720, "12 min"), (-3, "0 s")],
+)
+def test_a_job_of_many_steps_a_second_has_a_pace_too(seconds: float, words: str) -> None:
+    assert span(seconds) == words

@@ -16,7 +16,9 @@ LONGEST_LOOK_S = 60.0
 
 
 def span(seconds: float) -> str:
-    """`45 s`, `12 min`, `3 h 02 min`."""
+    """`0.4 s`, `45 s`, `12 min`, `3 h 02 min`."""
+    if 0 < seconds < 2:
+        return f"{seconds:.2g} s"
     whole = max(int(seconds), 0)
     if whole < 120:
         return f"{whole} s"
