@@ -141,6 +141,25 @@ def test_congestion_is_context_and_accuses_nobody() -> None:
     assert "on gpu-01, gpu-02, gpu-03 (rp_cnp_handled, rx_prio3_pause)" in told.says
 
 
+@pytest.mark.parametrize(
+    "name", ["rx_prio3_discards", "tx_prio5_pause", "rx_global_pause", "rx_discards_phy",
+             "rx_out_of_buffer"]
+)  # fmt: skip
+def test_pauses_and_discards_of_the_driver_are_congestion(name: str) -> None:
+    given = [c for n in nodes(3) for c in busy(n, **{name: 40})]
+    found = run("IB-COUNTERS", *healthy(nodes(3)), *given, names=nodes(3))
+    assert [f.says for f in found if f.subject == "congestion"] == [
+        f"the network is congested now, on gpu-01, gpu-02, gpu-03 ({name}): slow, rarely a hang"
+    ]
+    assert roots(found) == []
+
+
+def test_a_link_that_the_driver_saw_go_down_in_the_window_is_a_fault_of_its_port() -> None:
+    given = [*busy("gpu-01", link_down_events_phy=1), *counters("gpu-02"), *counters("gpu-03")]
+    (found,) = roots(run("IB-COUNTERS", *healthy(nodes(3)), *given, names=nodes(3)))
+    assert (found.node, found.strength) == ("gpu-01", Strength.STRONG)
+
+
 def test_a_node_that_stands_out_in_congestion_is_named_as_such() -> None:
     given = [
         *busy("gpu-01", np_cnp_sent=9000),

@@ -1,5 +1,6 @@
 """Counters of two samples: what moves now. A total since boot tells nothing."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ SATURATED = {
 LINK = {
     "link_downed": 0.0,
     "carrier_changes": 0.0,
+    "link_down_events_phy": 0.0,
     "local_link_integrity_errors": 0.0,
     "excessive_buffer_overrun_errors": 0.0,
 }
@@ -52,9 +54,13 @@ The last four are EFA's (linux drivers/infiniband/hw/efa/efa_verbs.c).
 """
 CONGESTION = (
     "rp_cnp_handled", "np_cnp_sent", "np_ecn_marked_roce_packets", "roce_slow_restart",
-    "roce_adp_retrans", "roce_adp_retrans_to",
+    "roce_adp_retrans", "roce_adp_retrans_to", "rx_discards_phy", "tx_discards_phy",
+    "rx_out_of_buffer",
 )  # fmt: skip
-"""RoCE slows its senders down (kernel Documentation/ABI/stable/sysfs-class-infiniband)."""
+"""RoCE slows its senders down, or drops (kernel Documentation/ABI/stable/sysfs-class-infiniband;
+mlx5/counters.rst)."""
+PAUSES = re.compile(r"[rt]x_(?:global|prio[0-7])_(?:pause|discards)\Z")
+"""PFC: `rx_prio3_pause` counts what the switch asked for, `tx_` what this port asked for."""
 BUSY_SHARE = 10
 """One node with so many times the median of the others stands out."""
 DATA = {"port_xmit_data": 4, "port_rcv_data": 4, "tx_bytes": 1, "rx_bytes": 1}
@@ -189,7 +195,7 @@ def _loss(lost: list[Delta]) -> Finding:
 def _congestion(deltas: list[Delta]) -> Iterator[Finding]:
     """Marked packets, slowed senders, pauses: a slow network, rarely one that stands still."""
     moved = [(d, n) for d in deltas for n, step in d.steps.items()
-             if step > 0 and (n in CONGESTION or n.endswith("_pause"))]  # fmt: skip
+             if step > 0 and (n in CONGESTION or PAUSES.match(n))]  # fmt: skip
     if not moved:
         return
     by_node: dict[str, int] = {d.node or "?": 0 for d in deltas}
