@@ -202,7 +202,9 @@ def test_the_screen_names_who_comes_back_and_stays_within_its_width() -> None:
     assert max(map(len, text.splitlines())) <= 100
     assert "CAME BACK" in text
     one = table.screen_of("gpu-07", ledger(look(1), look(2), crash(3), gpu_07=(1, 2, 3)))
-    assert one.startswith("gpu-07: convicted in 2 of 3 failed jobs it was in; 1 more had")
-    assert [line.split("  ")[1] for line in one.splitlines()[3:]] == [
+    assert one.startswith(
+        "gpu-07: convicted in 2 of 3 failed jobs it was in (context, never proof)"
+    )
+    assert [line.split("  ")[1] for line in one.splitlines()[4:]] == [
         "named", "AT FAULT", "AT FAULT",
     ]  # fmt: skip

@@ -112,7 +112,7 @@ def test_the_screen_the_table_and_the_document(
     assert "  gpu-07  2 of 2 failed  in 2 jobs" in out
     assert "2026-11-24 12:00Z  2  gpu-[07-08]  no step for 2 min" in out
     assert show(config, node="gpu-08") == 0
-    assert "gpu-08: convicted in 0 of 2 failed jobs it was in\n" in capsys.readouterr().out
+    assert "gpu-08: convicted in 0 of 2 failed jobs it was in (context" in capsys.readouterr().out
     assert show(config, as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert [node["node"] for node in told["nodes"]] == ["gpu-07"]

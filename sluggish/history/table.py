@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import msgspec
@@ -29,6 +30,8 @@ from sluggish.hostlist import fold
 
 SCHEMA = 1
 """Number of the JSON document."""
+WIDTH = 100
+HEADS = ("LOOKED AT", "JOB", "VERDICT", "SURE", "  GPU-H", "CULPRIT")
 MOST_RUNS = 20
 MOST_ALERTS = 10
 MOST_OFFENDERS = 20
@@ -141,7 +144,7 @@ def screen(ledger: Ledger, path: str) -> str:
         *_losses(losses(found)),
         "",
         f"LAST JOBS (of {len(found)}; --csv and --json list every look)",
-        *_aligned([_row(run) for run in reversed(found[-MOST_RUNS:])]),
+        *_aligned([list(HEADS), *(_row(run) for run in reversed(found[-MOST_RUNS:]))]),
         *_alerts(ledger.alerts),
     )
 
@@ -150,12 +153,13 @@ def screen_of(node: str, ledger: Ledger) -> str:
     """One node: its record, and each job that it was in."""
     mine = runs(ledger.entries)
     told = record(node, mine)
-    named = f"; {told.named} more had the culprit here and the node not at fault" * bool(told.named)
+    rows = [[_role(node, run), *_row(run, node)] for run in reversed(mine)]
     return _joined(
-        f"{node}: {share(told)}{named}",
-        f"in {_many(told.jobs, 'job')} of the ledger, {told.failed} failed (context, never proof)",
+        f"{node}: {share(told)} (context, never proof)",
+        f"in {_many(told.jobs, 'job')} of the ledger, {told.failed} failed; named without being at "
+        f"fault in {told.named} of the last {told.window}",
         "",
-        *_aligned([[_role(node, run), *_row(run)] for run in reversed(mine)]),
+        *_aligned([["HERE", *HEADS], *rows]),
         *_alerts(ledger.alerts),
     )
 
@@ -203,12 +207,13 @@ def _losses(found: Sequence[Loss]) -> list[str]:
     return _aligned(rows) or ["  none"]
 
 
-def _row(run: Run) -> list[str]:
+def _row(run: Run, here: str = "") -> list[str]:
+    """`here`: the node that need not be named again."""
     seen = run.verdict
-    culprits = [where(culprit) for culprit in seen.culprits]
+    culprits = [where(replace(c, node=None) if c.node == here else c) for c in seen.culprits]
     more = f" and {len(culprits) - 1} more" if len(culprits) > 1 else ""
-    hours = f"{run.gpu_hours:.1f} GPU-hours" if run.gpu_hours is not None else ""
-    return [_when(seen.at), seen.job, verdict_of(seen), seen.confidence or "", hours,
+    hours = f"{run.gpu_hours:7.1f}" if run.gpu_hours is not None else ""
+    return [_when(seen.at), seen.job, verdict_of(seen), seen.confidence or "none", hours,
             "".join(culprits[:1]) + more]  # fmt: skip
 
 
@@ -216,7 +221,7 @@ def _role(node: str, run: Run) -> str:
     if node in convicted(run.verdict):
         return "AT FAULT"
     named = any(culprit.node == node for culprit in run.verdict.culprits)
-    return "named" if named else "took part"
+    return "named" if named else "was in"
 
 
 def where(culprit: Named) -> str:
@@ -247,7 +252,8 @@ def _span(ledger: Ledger) -> str:
 
 def _aligned(rows: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
+    lines = [
         "  " + "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
         for row in rows
     ]
+    return [line if len(line.rstrip()) <= WIDTH else f"{line[: WIDTH - 3]}..." for line in lines]
