@@ -10,6 +10,7 @@ from sluggish.facts.gpu import Gpu, GpuCount, GpuSample, SmiFailure, Xid
 from sluggish.facts.host import HungTask, KernelSpan, NodeIdentity, RankProcess
 from sluggish.facts.store import Facts, Gap
 from sluggish.findings import Finding, Role, Rule, Strength, ask
+from sluggish.job import NodeState
 from sluggish.rules.gpu import RULES
 from sluggish.rules.gpu.memory import gpu_ecc, gpu_remap
 from sluggish.rules.gpu.missing import gpu_missing
@@ -100,7 +101,7 @@ def test_a_listing_without_any_gpu_was_filtered_and_accuses_nobody() -> None:
 
 
 def test_a_job_cannot_miss_more_than_its_node_has() -> None:
-    facts = (count("a", 8), count("a", 8, "pci"), count("a", 8, "slurm"))
+    facts = (count("a", 8), count("a", 8, "pci"), NodeState(node="a", state="MIXED", gpus=8))
     assert not roots(observe(gpu_missing, look("a", gpus=99), *facts))
 
 
@@ -123,6 +124,14 @@ def test_without_an_expectation_the_odd_node_is_named_and_a_lone_one_is_weak() -
     assert (found.node, found.strength) == ("a", Strength.STRONG)
     (alone,) = roots(observe(gpu_missing, count("a", 7), count("a", 8, "pci")))
     assert alone.strength is Strength.WEAK
+
+
+def test_slurms_gres_counts_where_the_bus_was_not_read() -> None:
+    states = [NodeState(node=n, state="ALLOCATED", gpus=8) for n in "ab"]
+    (found,) = roots(observe(gpu_missing, count("a", 7), count("b", 8), *states))
+    assert (found.node, found.strength) == ("a", Strength.STRONG)
+    assert found.says == "nvidia-smi lists 7 GPUs, 8 stand in Slurm's gres"
+    assert not roots(observe(gpu_missing, count("a", 4), count("b", 4), *states))
 
 
 def test_two_nodes_that_differ_are_weak_and_three_are_strong() -> None:

@@ -155,11 +155,11 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCount:
-    """How many GPUs one source lists on a node: nvidia-smi's table, the PCI bus, Slurm's gres."""
+    """How many GPUs one source lists on a node: nvidia-smi's table, or the PCI bus."""
 
     node: str | None
     source: str
-    """`nvidia-smi`, `pci`, `slurm`."""
+    """`nvidia-smi`, `pci`."""
     count: int
     """GPUs that answer: one that shows `rev ff` on the bus is not counted."""
     pci: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from sluggish.causes import Family
 from sluggish.facts.derived import Look, OwnGpus
 from sluggish.facts.gpu import Gpu, GpuCount, SmiFailure
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
+from sluggish.job import NodeState
 from sluggish.rules.gpu.common import all_clear, mark_shared, on_nodes, subject
 
 ENOUGH_PEERS = 3
@@ -21,14 +22,14 @@ class _Counts:
     node: str | None
     smi: GpuCount | None
     bus: GpuCount | None
-    slurm: GpuCount | None
+    slurm: int | None
 
 
 @rule(
     "GPU-MISSING",
     family=Family.KERNEL,
     needs=(GpuCount, SmiFailure),
-    wants=(Gpu, Look, OwnGpus),
+    wants=(Gpu, Look, NodeState, OwnGpus),
 )
 def gpu_missing(view: View) -> Iterator[Finding]:
     """A GPU that the job should have is not on the bus or does not answer nvidia-smi."""
@@ -50,12 +51,13 @@ def _by_node(view: View) -> list[_Counts]:
     for count in view.all(GpuCount):
         by_source[count.node, count.source] = count
     nodes = dict.fromkeys(count.node for count in view.all(GpuCount))
+    gres = {state.node: state.gpus for state in view.all(NodeState)}
     return [
         _Counts(
             node=node,
             smi=by_source.get((node, "nvidia-smi")),
             bus=by_source.get((node, "pci")),
-            slurm=by_source.get((node, "slurm")),
+            slurm=gres.get(node) if node else None,
         )
         for node in nodes
     ]
@@ -99,7 +101,7 @@ def _of_the_job(smi: GpuCount, own: tuple[str, ...]) -> Iterator[Finding]:
 
 def _against_need(c: _Counts, need: int) -> Iterator[Finding]:
     """The job's own share: whoever lists less than that lacks a GPU of this job."""
-    if c.slurm is not None and 0 < c.slurm.count < need:
+    if c.slurm is not None and 0 < c.slurm < need:
         return  # a job cannot have more than the node: one of the two was read wrongly
     plugged = c.bus.count + len(c.bus.dead) if c.bus is not None else 0
     if c.bus is not None and 0 < plugged < need:
@@ -121,12 +123,14 @@ def _against_others(c: _Counts, smi: GpuCount, counts: list[_Counts]) -> Iterato
     """Without the job's share: against the bus, Slurm's gres and the other nodes."""
     if smi.count == 0:
         return  # one broken query is not the loss of all GPUs
-    whole = max((s.count for s in (c.bus, c.slurm) if s is not None), default=None)
+    whole = _whole(c)
     others = [o for o in counts if o.node != c.node and o.smi is not None]
     if whole is not None and smi.count < whole:
-        full = [o for o in others if o.smi and o.bus and o.smi.count >= o.bus.count]
-        short = [o for o in others if o.smi and o.bus and o.smi.count < o.bus.count]
-        says = f"nvidia-smi lists {smi.count} GPUs, {whole} are plugged in"
+        known = [(o.smi.count, n) for o in others if o.smi and (n := _whole(o)) is not None]
+        full = [listed for listed, n in known if listed >= n]
+        short = [listed for listed, n in known if listed < n]
+        where = "are plugged in" if c.bus is not None else "stand in Slurm's gres"
+        says = f"nvidia-smi lists {smi.count} GPUs, {whole} {where}"
         if full and not short:
             yield from _each(c, Strength.STRONG, says)
         elif short:
@@ -141,6 +145,12 @@ def _against_others(c: _Counts, smi: GpuCount, counts: list[_Counts]) -> Iterato
         strength = Strength.STRONG if len(others) + 1 >= ENOUGH_PEERS else Strength.WEAK
         says = f"nvidia-smi lists {smi.count} GPUs, {usual} on the other nodes"
         yield _finding(c.node, None, strength, "missing", "nvidia-smi", says)
+
+
+def _whole(c: _Counts) -> int | None:
+    """How many GPUs the node has, by the bus or by what Slurm was told."""
+    plugged = c.bus.count if c.bus is not None else None
+    return max((n for n in (plugged, c.slurm) if n is not None), default=None)
 
 
 def _usual(counts: list[_Counts]) -> int | None:
