@@ -93,7 +93,10 @@ def clock_offsets(bundle: Bundle) -> Iterator[ClockOffset]:
     for clock in bundle.clocks:
         if clock.offset_s is not None:
             yield ClockOffset(
-                node=clock.node, offset_s=clock.offset_s, error_s=abs(clock.error_s or 0.0)
+                node=clock.node,
+                offset_s=clock.offset_s,
+                error_s=abs(clock.error_s or 0.0),
+                drift_s=clock.drift_s or 0.0,
             )
 
 

@@ -41,6 +41,7 @@ class NodeEntry(msgspec.Struct, kw_only=True):
     says: str = ""
     clock_offset_s: float | None = None
     clock_error_s: float | None = None
+    clock_drift_s: float | None = None
     now: datetime | None = None
     uptime_s: float | None = None
     boot_id: str | None = None
@@ -193,6 +194,7 @@ def _clock(node: NodeEntry) -> Clock:
         node=node.name,
         offset_s=_sound(node.clock_offset_s),
         error_s=_sound(node.clock_error_s),
+        drift_s=_sound(node.clock_drift_s),
         now=sane(node.now),
         uptime_s=_sound(node.uptime_s) if (node.uptime_s or 0) >= 0 else None,
         boot_id=node.boot_id,

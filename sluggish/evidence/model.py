@@ -17,6 +17,8 @@ class Clock:
     """Node clock minus the collector's clock; None where it was not measured."""
     error_s: float | None = None
     """Half the round trip: the offset is known to ± this."""
+    drift_s: float | None = None
+    """What the wall clock gained on the uptime while we looked; not 0 where it was set."""
     now: datetime | None = None
     """The node's own wall clock when `uptime_s` was read."""
     uptime_s: float | None = None

@@ -180,6 +180,7 @@ def _nodes(bundle: Bundle) -> list[NodeEntry]:
         clock = clocks.get(node)
         if clock:
             entry.clock_offset_s, entry.clock_error_s = clock.offset_s, clock.error_s
+            entry.clock_drift_s = clock.drift_s
             entry.now, entry.uptime_s, entry.boot_id = clock.now, clock.uptime_s, clock.boot_id
             entry.utc_offset_s = clock.utc_offset_s
         entries.append(entry)

@@ -29,6 +29,8 @@ class ClockOffset:
     """Above zero: the node's is ahead."""
     error_s: float = 0.0
     """Known to more or less this: half the round trip."""
+    drift_s: float = 0.0
+    """What it gained on the uptime while it was looked at."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

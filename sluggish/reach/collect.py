@@ -12,7 +12,7 @@ from sluggish import __version__
 from sluggish.evidence.bundle import NODE_PROBES
 from sluggish.evidence.model import Bundle, Clock, Evidence
 from sluggish.reach.fanout import ask_all
-from sluggish.reach.frames import Frames, clock_of, evidence_of
+from sluggish.reach.frames import Frames, clock_again, clock_of, evidence_of
 from sluggish.reach.model import Answer, Ask, Frame, Progress, Transport
 from sluggish.reach.script import build
 
@@ -58,6 +58,10 @@ class Look:
             self._sent[event.node] = now
         elif event.answer is not None:
             self.answers[event.node] = event.answer
+        elif event.frame is not None and event.frame.probe == "clock":
+            if event.node in self.clocks:
+                known = self.clocks[event.node]
+                self.clocks[event.node] = clock_again(known, event.frame, now)
         elif event.frame is not None:
             if event.frame.probe == "identity" and event.node not in self.clocks:
                 sent = self._sent.get(event.node, now)

@@ -15,6 +15,7 @@ from sluggish.evidence.model import Clock, Evidence
 from sluggish.evidence.source import window_of
 from sluggish.facts.host import NodeIdentity
 from sluggish.facts.origin import Origin
+from sluggish.facts.store import CLOCK_FLOOR_S
 from sluggish.probes import identity
 from sluggish.reach.model import Ask, Frame
 
@@ -196,6 +197,37 @@ def clock_of(frame: Frame, node: str, sent: datetime, got: datetime) -> Clock:
         error_s=round(half.total_seconds() + told.now_error_s, 3),
         now=both[0],
         uptime_s=both[1],
+    )
+
+
+UPTIME_S = 0.02
+"""Two readings of /proc/uptime, of hundredths of a second, and the moment between it and `date`."""
+
+
+def clock_again(known: Clock, frame: Frame, got: datetime) -> Clock:
+    """The node's clock with its second reading, which lay with us at `got`.
+
+    It narrows the offset where its way was the quicker one, and shows what the clock gained on the
+    uptime since: no network and no load is in that.
+    """
+    told = _identity(frame)
+    both = _now_and_uptime(told)
+    if told is None or both is None or known.now is None or known.uptime_s is None:
+        return known
+    drift = (both[0] - known.now).total_seconds() - (both[1] - known.uptime_s)
+    drift = round(drift, 3) if abs(drift) > 2 * told.now_error_s + UPTIME_S else 0.0
+    if known.offset_s is None or known.error_s is None:
+        return replace(known, drift_s=drift)
+    if abs(drift) > CLOCK_FLOOR_S:
+        return replace(known, drift_s=drift, error_s=round(known.error_s + abs(drift), 3))
+    top = known.offset_s + known.error_s
+    floor = (both[0] - got).total_seconds() - told.now_error_s - abs(drift)
+    floor = max(known.offset_s - known.error_s, min(floor, top))
+    return replace(
+        known,
+        drift_s=drift,
+        offset_s=round((top + floor) / 2, 3),
+        error_s=round((top - floor) / 2, 3),
     )
 
 

@@ -315,6 +315,14 @@ look() {
         [ -n "$SAMPLED" ] && finish gpu_samples gpu_samples "" "" "$UNTIL"
         [ -n "$RAS" ] && ras b
     fi
+    # a clock that was set meanwhile shows in what it gained on the uptime
+    if wanted identity; then start clock p_clock && finish clock clock ""; fi
+}
+p_clock() {
+    echo '==> date +%s.%N <=='
+    date +%s.%N
+    echo '==> /proc/uptime <=='
+    cat /proc/uptime
 }
 with_sudo() { # the only commands that it ever runs
     own=$RIGHTS

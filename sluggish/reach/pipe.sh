@@ -57,6 +57,7 @@ without_files() {
         esac
     done
     [ -z "$late" ] || alone "$late"
+    wanted identity && alone clock
     [ -z "$LOGS" ] || said job_log "" "" 'not run' "" "no directory could be written: no log was read"
 }
 alone() { # PROBE

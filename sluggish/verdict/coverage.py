@@ -6,11 +6,11 @@ from datetime import datetime
 
 from sluggish.correlate.blind import not_visible
 from sluggish.correlate.window import BEFORE_ONSET
-from sluggish.facts.derived import Look, Onset
+from sluggish.facts.derived import ClockOffset, Look, Onset
 from sluggish.facts.gpu import Gpu, OtherGpus
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.log import LogSpan
-from sluggish.facts.store import SECOND, Facts
+from sluggish.facts.store import CLOCK_FLOOR_S, SECOND, Facts
 from sluggish.hostlist import fold
 from sluggish.verdict.case import Case
 from sluggish.verdict.flavour import not_seen
@@ -183,7 +183,9 @@ def not_checked(tree: tuple[Question, ...], case: Case) -> tuple[NotChecked, ...
     return (
         *out,
         *_of_gpus(case.facts),
+        *_neighbours(case.facts),
         *_second_samples(case.facts),
+        *_jumped(case.facts),
         *_read_in_part(case.facts),
         *_of_collectives(case),
         *_always(case),
@@ -217,6 +219,13 @@ def _of_gpus(facts: Facts) -> Iterable[NotChecked]:
         yield NotChecked(what="NVLink domain", why=f"{why} stand here")
 
 
+def _neighbours(facts: Facts) -> Iterable[NotChecked]:
+    """Who else runs there: a drain or a reboot line without names beside it is not "nobody"."""
+    why = next((gap.why for gap in facts.gaps if gap.probe == "squeue"), None)
+    if why is not None:
+        yield NotChecked(what="other jobs on these nodes", why=why)
+
+
 def _second_samples(facts: Facts) -> Iterable[NotChecked]:
     """Nodes where a look ended before its window: what moves there is not known."""
     nodes: dict[str, dict[str, None]] = {}
@@ -225,6 +234,14 @@ def _second_samples(facts: Facts) -> Iterable[NotChecked]:
             nodes.setdefault(gap.why.removeprefix(SECOND), {})[gap.node] = None
     for why, short in nodes.items():
         yield NotChecked(what="second samples", where=fold(short), why=why)
+
+
+def _jumped(facts: Facts) -> Iterable[NotChecked]:
+    """Nodes whose clock was set while we looked: their times are on two clocks."""
+    for clock in facts.all(ClockOffset):
+        if abs(clock.drift_s) > CLOCK_FLOOR_S:
+            why = f"its clock jumped {clock.drift_s:+.1f} s during the look"
+            yield NotChecked(what="order of events across nodes", where=clock.node, why=why)
 
 
 def _read_in_part(facts: Facts) -> Iterable[NotChecked]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sluggish.probes import PROBES
-from sluggish.reach.frames import Frames, clock_of
+from sluggish.reach.frames import Frames, clock_again, clock_of
 from sluggish.reach.model import Ask, Frame
 from sluggish.reach.script import SUDO_COMMANDS, build
 
@@ -297,7 +297,7 @@ def test_an_environment_that_names_dead_storage_does_not_hold_it_up(lab: Lab, wa
     finally:
         storage.mend(lab, NODE)
         storage.unmount(lab, NODE)
-    assert told == {"identity": None, "kernel_log": None, "ibstat": None}
+    assert told == {"identity": None, "kernel_log": None, "ibstat": None, "clock": None}
     assert took < timedelta(seconds=8)
 
 
@@ -391,12 +391,18 @@ def test_a_clock_that_is_an_hour_ahead_is_measured(lab: Lab) -> None:
     sims.clock(lab, NODE, 3600)
     try:
         sent = datetime.now(UTC)
-        (identity,) = answer(lab, probes=("identity",))
+        identity, again = answer(lab, probes=("identity",))
         clock = clock_of(identity, NODE, sent, datetime.now(UTC))
+        sims.clock(lab, NODE, 7200)
+        _, jumped = answer(lab, probes=("identity",))
     finally:
         sims.clock(lab, NODE, 0)
     assert clock.offset_s is not None
     assert abs(clock.offset_s - 3600) < 5
+    still = clock_again(clock, again, datetime.now(UTC))
+    assert still.drift_s == 0.0
+    moved = clock_again(clock, jumped, datetime.now(UTC))
+    assert abs((moved.drift_s or 0) - 3600) < 0.5
 
 
 # -- what the job's owner names ---------------------------------------------------------------

@@ -8,8 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluggish.reach.frames import Frames, clock_of, evidence_of
+from sluggish.correlate.timeline import clock_offsets
+from sluggish.evidence.model import Bundle, Clock
+from sluggish.facts.store import Facts
+from sluggish.reach.frames import Frames, clock_again, clock_of, evidence_of
 from sluggish.reach.model import Frame
+from sluggish.verdict import coverage
 
 BOUNDARY = "0123456789abcdef" * 2
 
@@ -143,6 +147,58 @@ def test_the_offset_of_a_clock_is_known_to_half_the_round_trip() -> None:
     assert clock.boot_id == "0d8b6d0e-6c1b-4e6c-9a59-1f0c2b3a4d5e"
     blank = clock_of(Frame(probe="identity"), "gpu-07", sent, sent)
     assert (blank.offset_s, blank.now) == (None, None)
+
+
+def second(wall: str, uptime: str) -> Frame:
+    text = f"==> date +%s.%N <==\n{wall}\n==> /proc/uptime <==\n{uptime} 9.9\n"
+    return Frame(probe="clock", content=text.encode())
+
+
+def known(round_trip_s: float) -> tuple[Clock, datetime]:
+    """A node that is a minute ahead, and when it was asked."""
+    (frame,) = read(framed("identity", IDENTITY), framed("end"))
+    sent = datetime.fromtimestamp(1795400470.0, UTC)
+    return clock_of(frame, "gpu-07", sent, sent + timedelta(seconds=round_trip_s)), sent
+
+
+def test_a_quicker_second_reading_narrows_the_offset() -> None:
+    clock, sent = known(4.0)
+    assert (clock.offset_s, clock.error_s) == (58.5, 2.0)  # 56.5 to 60.5
+    later = sent + timedelta(seconds=10.7)  # 10 s after the first reading, told at once
+    found = clock_again(clock, second("1795400540.500000000", "1010.00"), later)
+    assert (found.offset_s, found.error_s, found.drift_s) == (60.15, 0.35, 0.0)
+    slow = clock_again(clock, second("1795400540.500000000", "1010.00"), sent + timedelta(60))
+    assert (slow.offset_s, slow.error_s) == (58.5, 2.0)
+
+
+@pytest.mark.parametrize("jump", [3600.0, -2.5])
+def test_a_clock_that_was_set_during_the_look_is_no_order(jump: float) -> None:
+    clock, sent = known(1.0)
+    told = second(f"{1795400540.5 + jump:.9f}", "1010.00")
+    found = clock_again(clock, told, sent + timedelta(seconds=11))
+    assert found.drift_s == jump
+    assert found.offset_s == clock.offset_s  # what was written before it was set
+    assert found.error_s == pytest.approx(0.5 + abs(jump))
+    facts = Facts()
+    for one in clock_offsets(Bundle(clocks=(found,))):
+        facts.add(one)
+    (open_question,) = coverage._jumped(facts)
+    assert open_question.where == "gpu-07"
+    assert open_question.why == f"its clock jumped {jump:+.1f} s during the look"
+
+
+def test_a_clock_in_whole_seconds_does_not_seem_to_jump() -> None:
+    identity = IDENTITY.replace(b".500000000", b"")
+    (frame,) = read(framed("identity", identity), framed("end"))
+    sent = datetime.fromtimestamp(1795400470.5, UTC)
+    clock = clock_of(frame, "gpu-07", sent, sent)
+    found = clock_again(clock, second("1795400541", "1010.10"), sent + timedelta(seconds=10))
+    assert found.drift_s == 0.0
+
+
+def test_a_second_reading_that_says_nothing_changes_nothing() -> None:
+    clock, sent = known(1.0)
+    assert clock_again(clock, Frame(probe="clock", content=b"date: not found"), sent) == clock
 
 
 def test_a_frame_becomes_evidence_of_its_node() -> None:
