@@ -9,7 +9,7 @@ from sluggish.facts.log import LogSpan, NcclSetting, Progress
 from sluggish.facts.origin import Origin
 from sluggish.facts.store import Facts
 from sluggish.findings import Finding, Role, Spot, Strength, ask
-from sluggish.loglines import nccl_init
+from sluggish.loglines import nccl_init, nccl_net
 from sluggish.loglines.prefix import lines
 from sluggish.rules.config import cfg_env
 
@@ -150,6 +150,20 @@ def test_what_nccl_prints_serves_where_no_environment_was_read() -> None:
     (found,) = run(SPAN, *said)
     assert found.says == "NCCL_ALGO differs: ring,tree on b, ring on the other 2 ranks"
     assert (found.node, found.source) == ("b", "job log")
+
+
+TRUNCATED = (
+    "a:1:1 [0] transport/net_socket.cc:497 NCCL WARN NET/Socket : peer 10.0.0.9<35022> message "
+    "truncated : receiving 524288 bytes instead of 65536. If you believe your socket network is in "
+    "a healthy state, there may be a mismatch in collective sizes or environment settings\n"
+)
+
+
+def test_other_sizes_than_expected_are_a_weak_sign_before_the_first_step() -> None:
+    (said,) = nccl_net.parse(lines(TRUNCATED, Origin()))
+    (found,) = run(SPAN, said)
+    assert (found.role, found.strength) == (Role.ROOT, Strength.WEAK)
+    assert [f.role for f in run(SPAN, said, *STEPPED)] == [Role.CONTEXT]
 
 
 def test_a_quoted_line_of_a_program_is_no_setting_of_nccl() -> None:

@@ -9,7 +9,7 @@ import pytest
 from sluggish.causes import Phase
 from sluggish.facts.collective import WatchdogTimeout
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
-from sluggish.facts.fabric import NcclAddress, NcclCompletion, NcclHcas, NcclTrouble
+from sluggish.facts.fabric import NcclAddress, NcclCompletion, NcclHcas, NcclPath, NcclTrouble
 from sluggish.facts.gpu import Gpu, SmiFailure
 from sluggish.facts.host import Filesystem, Mount, NodeIdentity, OomKill, RankProcess, Segfault
 from sluggish.facts.log import (
@@ -361,6 +361,18 @@ def test_a_hint_at_acs_is_strong_only_with_the_kernels_word_and_before_any_step(
     assert only("CFG-P2P", SPAN, hint).strength is Strength.WEAK
     assert only("CFG-P2P", SPAN, hint, kernel).strength is Strength.STRONG
     assert only("CFG-P2P", SPAN, hint, step(1, 9), step(2, 8)).role is Role.CONTEXT
+
+
+def way(node: str, *, direct: bool) -> NcclPath:
+    return NcclPath(node=node, pid=1, direct=direct, line=f"via NET/IB/1 {node}")
+
+
+def test_the_node_that_copies_through_host_memory_is_housekeeping() -> None:
+    found = only("CFG-P2P", way("a", direct=True), way("b", direct=True), way("c", direct=False))
+    assert (found.node, found.role) == ("c", Role.HOUSEKEEPING)
+    assert "no GPUDirect RDMA on c" in found.says
+    assert run("CFG-P2P", way("a", direct=False), way("b", direct=False)) == []
+    assert run("CFG-P2P", way("a", direct=False), way("a", direct=True)) == []
 
 
 def test_cannot_allocate_at_registration_is_the_limit_and_not_ram() -> None:

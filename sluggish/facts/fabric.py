@@ -172,6 +172,17 @@ class NcclAddress:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NcclPath:
+    """How a process reaches other nodes: straight from GPU memory, or through host memory."""
+
+    node: str | None
+    pid: int | None
+    direct: bool
+    """True: `/GDRDMA`."""
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NcclCompletion:
     """A completion error: printed by a victim about its peer. Fields are None where not printed."""
 
@@ -218,6 +229,6 @@ class NcclTrouble:
     rank: int | None
     kind: str
     """peer_closed, modify_qp, reg_mr, no_route, socket, bootstrap, open_device, shm, p2p,
-    mixed_hcas, imex, sharp, other."""
+    mixed_hcas, imex, sharp, size_mismatch, other."""
     detail: str = ""
     line: str = ""

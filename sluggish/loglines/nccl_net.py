@@ -15,13 +15,16 @@ from sluggish.facts.fabric import (
     NcclCompletion,
     NcclHcas,
     NcclNetwork,
+    NcclPath,
     NcclTrouble,
 )
 from sluggish.loglines import nccl_troubles
 from sluggish.loglines.line import Line
 from sluggish.loglines.nccl_prefix import MAX_PREFIX, nccl_prefix
 
-NetFact = NcclHcas | NcclAddress | NcclNetwork | NcclCompletion | NcclAsyncEvent | NcclTrouble
+NetFact = (
+    NcclHcas | NcclAddress | NcclNetwork | NcclPath | NcclCompletion | NcclAsyncEvent | NcclTrouble
+)
 
 MAX_TEXT = 4000
 """Characters read behind the prefix: NCCL's own lines stay far below."""
@@ -95,6 +98,12 @@ _ASYNC = (
     ("event", _EVENT), ("fatal", _FATAL), ("gid_change", _GID_CHANGE), ("speed_change", _SPEED),
 )  # fmt: skip
 
+# Channel 00/0 : 7[7] -> 8[0] [receive] via NET/IB/1/GDRDMA      [send] via NET/IB/1(3)/GDRDMA
+# Channel 00/0 : 7[7] -> 8[0] [receive] via NET/AWS Libfabric/0/GDRDMA
+_WAY = re.compile(
+    r"\] \[(?:receive|send)\] via NET/(?!Socket)[A-Za-z][\w .-]{0,40}/\d{1,3}(?:\(\d{1,7}\))?"
+    r"(?P<direct>/GDRDMA)?"
+)
 NEEDLES: tuple[bytes, ...] = (
     b"Got completion",
     b"NET/IB",
@@ -107,6 +116,7 @@ NEEDLES: tuple[bytes, ...] = (
     b"speed change detected",
     b"Bootstrap",
     b"NET/Socket",
+    b"] via NET/",
     *(needle.encode() for needle in nccl_troubles.NEEDLES),
 )
 """Every line that `parse` can read contains one of these."""
@@ -124,10 +134,18 @@ class _Said:
 
 
 def parse(lines: Iterable[Line]) -> Iterator[NetFact]:
-    """The facts of NCCL's network lines, in the order of the log."""
+    """The facts of NCCL's network lines, in the order of the log; a way once a process."""
+    ways: set[object] = set()
     for line in lines:
         said = _said(line)
-        if said and (fact := _fact(line, said)):
+        if said and (found := _WAY.search(said.msg)):
+            key = (said.node, said.pid, found["direct"])
+            if key not in ways:
+                ways.add(key)
+                yield NcclPath(
+                    node=said.node, pid=said.pid, direct=bool(found["direct"]), line=line.raw[:400]
+                )  # fmt: skip
+        elif said and (fact := _fact(line, said)):
             yield fact
 
 

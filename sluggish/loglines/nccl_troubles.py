@@ -46,6 +46,8 @@ TROUBLES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # Detected mixed local Net device counts across ranks (min 7, max 8)
     ("mixed local Net device counts", "mixed_hcas", ()),
     ("local Net devices (max ", "mixed_hcas", ()),
+    # NET/Socket : peer 10.0.0.9<35022> message truncated : receiving 524288 bytes instead of 65536
+    ("message truncated : receiving", "size_mismatch", ()),
     # NET/IB: Device 3 marked as failed. Initiating recovery? ...   (2.29 on, port failover)
     ("marked as failed", "other", ("Device ",)),
     ("communicator encountered a fatal error", "other", ()),

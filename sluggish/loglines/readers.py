@@ -10,6 +10,7 @@ from sluggish.facts.fabric import (
     NcclCompletion,
     NcclHcas,
     NcclNetwork,
+    NcclPath,
     NcclTrouble,
 )
 from sluggish.facts.log import NcclInit, NcclSetting
@@ -33,8 +34,8 @@ READERS: tuple[Reader, ...] = (
 )  # fmt: skip
 """Those that need nothing but lines; progress and launch are called with more."""
 FACTS: tuple[type, ...] = (
-    NcclAddress, NcclAsyncEvent, NcclCompletion, NcclHcas, NcclNetwork, NcclTrouble, NcclInit,
-    NcclSetting, WatchdogTimeout, Fingerprint,
+    NcclAddress, NcclAsyncEvent, NcclCompletion, NcclHcas, NcclNetwork, NcclPath, NcclTrouble,
+    NcclInit, NcclSetting, WatchdogTimeout, Fingerprint,
 )  # fmt: skip
 """What the readers of NCCL and of the watchdog yield."""
 NEEDLES: tuple[bytes, ...] = tuple(

@@ -50,6 +50,8 @@ _ADAPTER = re.compile(
 # infiniband mlx5_0: dump_cqe:272:(pid 812): dump error cqe
 # infiniband efa_0: Failed to process ...
 _INFINIBAND = re.compile(r"^infiniband (?P<hca>[\w.-]{1,32}): (?P<text>.{0,400})", re.DOTALL)
+# mlx5_0:dump_cqe:262:(pid 812): dump error cqe       mlx5_0: dump_cqe:272:(pid 812): ... (Linux 4)
+_OLD_CQE = re.compile(r"^(?P<hca>mlx5_\w{1,24}): ?dump_cqe:")
 # ib0: multicast join failed for ff12:401b:..., status -110
 _MULTICAST = re.compile(r"^(?P<netdev>[\w.-]{1,32}): multicast join failed")
 # NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 0 timed out
@@ -118,6 +120,8 @@ def _fabric(record: Record) -> FabricEvent | None:
         return _event(record, kind, netdev=found["netdev"]) if found else None
     if found := _ADAPTER.match(text):
         return _adapter(record, found)
+    if found := _OLD_CQE.match(text):
+        return _event(record, "other", hca=found["hca"])
     if found := _INFINIBAND.match(text):
         if "dump_cqe" in found["text"] or "Failed to process" in found["text"]:
             return _event(record, "other", hca=found["hca"])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sluggish.causes import Family
+from sluggish.facts.fabric import NcclTrouble
 from sluggish.facts.host import RankProcess
 from sluggish.facts.log import LogSpan, NcclSetting, Progress
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
@@ -56,13 +57,14 @@ class Difference:
 @rule(
     "CFG-ENV",
     family=Family.PROCESS,
-    needs=(RankProcess, NcclSetting),
+    needs=(RankProcess, NcclSetting, NcclTrouble),
     wants=(Progress, LogSpan),
 )
 def cfg_env(view: View) -> Iterator[Finding]:
     """A setting of NCCL is not the same on all ranks of the job."""
     processes, values = _of_processes(view), _of_log(view)
     moved = stepped(view)
+    yield from _sizes(view, moved)
     for name in sorted({*processes, *values}):
         found = _compare(name, processes.get(name) or values.get(name) or {})
         if found is None:
@@ -75,6 +77,17 @@ def cfg_env(view: View) -> Iterator[Finding]:
             Role.CONTEXT if moved or not (CHOICE.match(name) or PLACE.match(name)) else Role.ROOT,
             "environment" if name in processes else "job log",
         )
+
+
+def _sizes(view: View, moved: bool) -> Iterator[Finding]:
+    """NCCL got more than it expected from a peer: settings, versions or sizes differ."""
+    cut = [t for t in view.all(NcclTrouble) if t.kind == "size_mismatch"]
+    for trouble in cut[:1]:
+        yield root(
+            f"a peer sent other sizes than NCCL expected ({len(cut)} times): settings, versions or "
+            "the collectives differ between ranks", Strength.WEAK, quote=trouble.line,
+            role=Role.CONTEXT if moved else Role.ROOT, subject="sizes",
+        )  # fmt: skip
 
 
 def _of_processes(view: View) -> dict[str, dict[Where, str]]:

@@ -9,6 +9,7 @@ from sluggish.facts.fabric import (
     NcclCompletion,
     NcclHcas,
     NcclNetwork,
+    NcclPath,
     NcclTrouble,
 )
 from sluggish.facts.gpu import PciAcs
@@ -137,7 +138,7 @@ def _begins(view: View) -> bool:
 @rule(
     "CFG-P2P",
     family=Family.KERNEL,
-    needs=(NcclCompletion, NcclTrouble, LogSign, PciAcs),
+    needs=(NcclCompletion, NcclTrouble, NcclPath, LogSign, PciAcs),
     wants=(NodeIdentity, Progress, LogSpan),
 )
 def cfg_p2p(view: View) -> Iterator[Finding]:
@@ -163,6 +164,7 @@ def cfg_p2p(view: View) -> Iterator[Finding]:
             spots=(Spot(node=head.node, rank=head.rank, hca=head.hca),) if head.node else (),
         )  # fmt: skip
     yield from _acs(view, moved)
+    yield from _staged(view)
     for sign in hints[:1]:
         both = bool(kernel) or bool(denied)
         strength = Strength.STRONG if early and both else Strength.WEAK
@@ -188,6 +190,25 @@ def _acs(view: View, moved: bool) -> Iterator[Finding]:
     yield root(f"PCI ACS: {count} requests between devices to the root complex{where}",
                Strength.WEAK, role=Role.CONTEXT if moved else Role.ROOT, quote=on[0].line,
                node=nodes.pop() if len(nodes) == 1 else None, source="lspci")  # fmt: skip
+
+
+def _staged(view: View) -> Iterator[Finding]:
+    """Nodes whose network traffic goes through host memory while the others' does not.
+
+    Without nvidia_peermem or dmabuf NCCL copies (src/transport/net.cc): slow, and no hang.
+    """
+    direct = {p.node for p in view.all(NcclPath) if p.direct}
+    staged = {p.node for p in view.all(NcclPath) if not p.direct} - direct
+    if not staged or not direct or len(staged) > len(direct):
+        return  # a setting of the whole job: NCCL_NET_GDR_LEVEL, or a distance on all machines
+    nodes = sorted(node for node in staged if node)
+    line = next(p.line for p in view.all(NcclPath) if p.node in staged)
+    yield root(
+        f"no GPUDirect RDMA on {fold(nodes) or 'a node'}, which the other nodes have: "
+        "nvidia_peermem or dmabuf is missing there, its traffic goes through host memory",
+        Strength.WEAK, role=Role.HOUSEKEEPING, quote=line,
+        node=nodes[0] if len(nodes) == 1 else None, shared=len(nodes) != 1,
+    )  # fmt: skip
 
 
 def _translates(cmdline: str | None) -> bool:
