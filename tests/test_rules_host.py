@@ -472,6 +472,24 @@ def test_a_rank_that_leaves_between_the_samples_is_gone() -> None:
     assert found.spots[0].doing == "left during the look"
 
 
+def test_a_short_command_beside_a_rank_may_end() -> None:
+    """`while :; do date; sleep 1; done &` in the script that starts python: same parent, number."""
+    rank = {"rank": 3, "ppid": 900}
+    seen = [*ranks("a", cpu_s=9.0, ppid=900), process(2000, name="sleep", sample="a", **rank)]
+    alone = [*seen, *ranks("b", cpu_s=9.0, ppid=900)]
+    assert roots(run("PROC-GONE", *alone, LOOK)) == []
+    again = process(2001, name="sleep", sample="b", **rank)
+    assert roots(run("PROC-GONE", *alone, again, LOOK)) == []
+    dead = [*seen, *ranks("b", skip=(3,), cpu_s=9.0, ppid=900)]
+    assert [s.pid for f in roots(run("PROC-GONE", *dead, again, LOOK)) for s in f.spots] == [1003]
+
+
+def test_a_loop_of_short_commands_is_a_rank_that_goes_on() -> None:
+    loop = [process(2000 + n, name="sleep", sample=s, rank=3, ppid=900) for n, s in enumerate("ab")]
+    rest = [*ranks("a", skip=(3,)), *ranks("b", skip=(3,))]
+    assert roots(run("PROC-GONE", *rest, *loop, LOOK)) == []
+
+
 def test_a_cut_list_of_processes_says_of_no_rank_that_it_is_gone() -> None:
     store = facts(*ranks("a"), *ranks("b", skip=(9,)), LOOK, saw={RankProcess: NODES})
     assert len(roots(list(ask(RULES["PROC-GONE"], store)))) == 1

@@ -79,7 +79,7 @@ def _missing(
 ) -> Iterator[_Missing]:
     seen: set[tuple[str, int | None]] = set()
     cut = {gap.node for gap in view.gaps(RankProcess)}  # what is not listed there may well live
-    for gone in (*_visible(moved), *_by_pid(view, moved), *_by_count(view, moved, alive)):
+    for gone in (*_visible(view, moved), *_by_pid(view, moved), *_by_count(view, moved, alive)):
         if gone.node in cut and gone.how != ZOMBIE:
             continue
         if (gone.node, gone.rank) not in seen:
@@ -87,12 +87,34 @@ def _missing(
             yield gone
 
 
-def _visible(moved: list[ProcessDelta]) -> Iterator[_Missing]:
+def _visible(view: View, moved: list[ProcessDelta]) -> Iterator[_Missing]:
     """A rank that is a zombie, or that left between the two samples."""
+    claims: dict[tuple[str | None, int | None], list[RankProcess]] = {}
+    for process in view.all(RankProcess):
+        if not process.inherited_rank:
+            claims.setdefault((process.node, process.rank), []).append(process)
     for delta in moved:
+        if delta.gone and _is_helper(delta, claims.get((delta.node, delta.rank), [])):
+            continue
         if delta.role == "rank" and delta.node and (delta.gone or delta.state in ("Z", "X")):
             how = "left during the look" if delta.gone else ZOMBIE
             yield _Missing(node=delta.node, rank=delta.rank, pid=delta.pid, how=how)
+
+
+def _is_helper(gone: ProcessDelta, claims: list[RankProcess]) -> bool:
+    """A short command of the script that starts a rank carries the rank's number too.
+
+    It is one where a busier process of the number is still there, or the next of its kind is.
+    """
+    first = [p for p in claims if p.sample != "b"]
+    second = [p for p in claims if p.sample == "b"]
+    me = next((p for p in first if p.pid == gone.pid), None)
+    if me is None:
+        return False
+    main = max(first, key=lambda p: (p.cpu_s or 0.0, p.rss_bytes or 0))
+    if main.pid != me.pid and any(p.pid == main.pid for p in second):
+        return True
+    return any((p.name, p.ppid) == (me.name, me.ppid) and p.pid != me.pid for p in second)
 
 
 def _by_pid(view: View, moved: list[ProcessDelta]) -> Iterator[_Missing]:
