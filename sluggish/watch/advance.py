@@ -16,11 +16,15 @@ def advance(job: Job, sample: Sample, rules: Rules) -> tuple[Job, list[Event]]:
     if job.nodes.get(sample.node, Node()).at > sample.at:
         return job, []
     events: list[Event] = []
-    moving = job.shape in ("moving", "flat")
+    moving = _teaches(job, sample.at, rules)
     node = job.nodes.get(sample.node, Node())
+    before = _gone(node)
     node = _gpus(node, sample, rules)
     node = _signs(node, sample, moving)
     node, more = _changes(node, sample, job.job)
+    for index in sorted(_gone(node) - before):
+        says = f"GPU {index} is not listed any more"
+        more.append(Event(kind="gpu gone", at=sample.at, job=job.job, node=sample.node, says=says))
     events += more
     job = replace(
         job,
@@ -28,15 +32,29 @@ def advance(job: Job, sample: Sample, rules: Rules) -> tuple[Job, list[Event]]:
         log=signs.touched(job.log, sample.log_bytes, sample.log_at, sample.at, moving),
     )
     for event in more:
-        if event.kind == "rank gone":
-            job = hard(job, event.says, event.at)
+        if event.kind in ("rank gone", "gpu gone"):
+            job = hard(job, f"{event.says} on {sample.node}", event.at)
     job, more = judge(job, sample.at, rules)
     return job, events + more
+
+
+def _teaches(job: Job, at: float, rules: Rules) -> bool:
+    """Whether pauses of now are those of a job that moves; flat power alone does not say so."""
+    if job.shape != shape.STEADY:
+        return job.shape == shape.MOVING
+    life = [sign for sign in signs.of_life(job, at, rules) if sign != "cpu"]
+    return len(life) >= min(2, signs.seen(job))
 
 
 def hard(job: Job, says: str, at: float) -> Job:
     """An event that stops a job by itself, e.g. a fatal Xid: with quiet GPUs it is enough."""
     return replace(job, hard=(*job.hard, says)[-KEPT_HARD:], hard_at=at)
+
+
+def _gone(node: Node) -> set[int]:
+    """The job's GPUs that are missing."""
+    tracks = node.tracks.items()
+    return {n for n, t in tracks if t.shape == shape.GONE and (not node.mine or n in node.mine)}
 
 
 def _gpus(node: Node, sample: Sample, rules: Rules) -> Node:
@@ -46,7 +64,8 @@ def _gpus(node: Node, sample: Sample, rules: Rules) -> Node:
         node = replace(node, tracks=emptied)
     if not sample.gpus:
         return replace(node, at=sample.at)
-    tracks = dict(node.tracks)
+    here = {gpu.index for gpu in sample.gpus}
+    tracks = {n: t if n in here else shape.absent(t) for n, t in node.tracks.items()}
     for gpu in sample.gpus:
         before = tracks.get(gpu.index, shape.Track())
         tracks[gpu.index] = shape.advance(before, gpu, rules.length)
@@ -96,7 +115,7 @@ def shape_of(job: Job, at: float, rules: Rules) -> str:
         for index, track in node.tracks.items():
             if not node.mine or index in node.mine:
                 found.add(track.shape)
-    found.discard(shape.UNUSED)
+    found -= {shape.UNUSED, shape.GONE}
     if not found:
         return shape.UNKNOWN
     for first in (shape.MOVING, shape.UNKNOWN, shape.STEADY):
@@ -113,16 +132,26 @@ def judge(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
     still = signs.of_death(job, at, rules)
     if now == shape.UNKNOWN:
         return job, []
-    if now == shape.STEADY and not (len(still) >= 2 and not life):
+    if now == shape.STEADY and (life or len(still) < min(2, signs.seen(job))):
         now = shape.MOVING
     if now == shape.MOVING:
         return _moves(job, at, rules)
     if job.quiet_since is None:
-        job = replace(job, quiet_since=at - rules.window_s)
+        job = replace(job, quiet_since=_began(job, at, now, rules))
     quiet = at - (job.quiet_since or at)
     if "log" in life and job.moved_at is None and quiet > 2 * rules.notice_s:
         return _settled(job), []
     return _quiet(job, at, quiet, life, still, rules)
+
+
+def _began(job: Job, at: float, now: str, rules: Rules) -> float:
+    """The window's start; where the power does not tell, when the last sign stopped."""
+    window = at - rules.window_s
+    if now != shape.STEADY:
+        return window
+    every = (*(n.io for n in job.nodes.values()), *(n.traffic for n in job.nodes.values()))
+    last = max((s.grew_at for s in (job.log, *every) if s.grew_at is not None), default=window)
+    return min(window, last)
 
 
 def _moves(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
@@ -190,14 +219,15 @@ def _due(
     job: Job, at: float, quiet: float, life: tuple[str, ...], still: tuple[str, ...], rules: Rules
 ) -> bool:
     """Past its own dips with a second sign; or the watchdog is near, and only words go on."""
-    if job.moved_at is None and job.shape == shape.PARKED:
-        began = job.started_at if job.started_at is not None else job.quiet_since or at
-        if at - began < rules.start_s:
-            return False
     last = cap(job, rules)
+    if job.moved_at is None:
+        # import, compilation, set-up: they end, and most of them say nothing meanwhile
+        began = job.started_at if job.started_at is not None else job.quiet_since or at
+        if at - began < rules.start_s and (job.shape == shape.PARKED or quiet < last):
+            return False
     if quiet >= last:
         # heartbeats write logs and burn cores; bytes that move are work
-        return not _writes(life) and ("log" not in life or len(still) >= 2)
+        return not _writes(life)
     return quiet >= need(job, rules) and not life and bool(still)
 
 

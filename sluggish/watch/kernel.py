@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
+from sluggish.catalog import xid as catalog
 from sluggish.facts.fabric import FabricEvent
 from sluggish.facts.gpu import GpuTrouble, SXid, Xid
 from sluggish.facts.host import HungTask, OomKill
@@ -21,7 +22,7 @@ STOPS = ("xid", "sxid", "gpu trouble", "oom")
 def events(text: str, *, job: str, node: str, at: float, boot_at: float | None) -> list[Event]:
     """What the line says; nothing for one that no reader knows, or that is older than the watch.
 
-    An Xid that blames the program, or is an echo, yields nothing.
+    An Xid that blames the program or follows on another is told as such: no cause by itself.
     """
     now = datetime.fromtimestamp(at, UTC)
     boot = datetime.fromtimestamp(boot_at, UTC) if boot_at is not None else now
@@ -37,5 +38,12 @@ def events(text: str, *, job: str, node: str, at: float, boot_at: float | None) 
             continue
         for words in decisive([fact], now):
             kind = dict(KINDS)[type(fact)]
+            if isinstance(fact, Xid) and not _cause(fact.code):
+                kind = "xid of a program"
             found.append(Event(kind=kind, at=at, job=job, node=node, says=words))
     return found
+
+
+def _cause(code: int) -> bool:
+    known = catalog.xid(code)
+    return known is not None and known.hang == "cause"

@@ -25,14 +25,15 @@ PARKED_ABOVE = 0.10
 BUSY, IDLE = 95.0, 2.0
 """Per cent."""
 MEM_BUSY = 10.0
+MISSED = 3
 CONTEXT_MIB = 600.0
 """Below this no program holds the GPU."""
 SMOOTH = 0.02
 """Weight of a new window in the learned level: some ten minutes at 5 s."""
 TYPICAL_LIMIT_W = 700.0
 
-UNKNOWN, UNUSED, MOVING, SPIN, PARKED, STEADY = (
-    "unknown", "unused", "moving", "spin", "parked", "flat",
+UNKNOWN, UNUSED, GONE, MOVING, SPIN, PARKED, STEADY = (
+    "unknown", "unused", "gone", "moving", "spin", "parked", "flat",
 )  # fmt: skip
 
 
@@ -49,6 +50,15 @@ class Track(msgspec.Struct, frozen=True, array_like=True):
     floor_w: float | None = None
     """Lowest power with a program on it."""
     shape: str = UNKNOWN
+    missed: int = 0
+    """Samples in which the node's other GPUs were there and this one was not."""
+
+
+def absent(track: Track) -> Track:
+    """Without a row: gone after a few, for a sample may come in the middle of the rows."""
+    missed = track.missed + 1
+    shape = GONE if missed >= MISSED else track.shape
+    return msgspec.structs.replace(track, missed=missed, shape=shape)
 
 
 def advance(track: Track, gpu: Gpu, length: int) -> Track:

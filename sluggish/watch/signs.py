@@ -58,7 +58,7 @@ def dead(sign: Sign, at: float, rules: Rules) -> bool:
     if sign.since is None or sign.at is None or at - sign.at > rules.stale_s + rules.sign_s:
         return False
     seen = sign.grew_at if sign.grew_at is not None else sign.since
-    return at - seen > max(rules.sign_s, 2 * sign.gap_s)
+    return at - seen > max(rules.sign_s, 1.25 * sign.gap_s + 3 * rules.every_s)
 
 
 def of_life(job: Job, at: float, rules: Rules) -> tuple[str, ...]:
@@ -74,6 +74,14 @@ def of_life(job: Job, at: float, rules: Rules) -> tuple[str, ...]:
     if any(alive(node.cpu, at, rules) for node in nodes):
         found.append("cpu")
     return tuple(found)
+
+
+def seen(job: Job) -> int:
+    """How many kinds of signs are seen at all; at least one is asked for."""
+    found = [job.log.since is not None]
+    found += [any(n.io.since is not None for n in job.nodes.values())]
+    found += [any(n.traffic.since is not None for n in job.nodes.values())]
+    return max(1, sum(found))
 
 
 def of_death(job: Job, at: float, rules: Rules) -> tuple[str, ...]:
