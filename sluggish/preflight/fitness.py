@@ -98,7 +98,7 @@ def judge(
     ]
     out: list[Fitness] = []
     for node in nodes:
-        answered = any(node in seen for seen in facts.answered.values())
+        answered = any(node in facts.answered.get(probe, ()) for _, ways in AREAS for probe in ways)
         mine = list(dict.fromkeys(r for r in remarks if r.node == node))
         holes = list(_holes(facts, node)) if answered else [_silence(facts, node)]
         worst = (FAIL, WARN, UNCHECKED)

@@ -63,7 +63,9 @@ class JobProcesses:
     jobs: tuple[tuple[int, str], ...]
     """(pid, job id)."""
     sure: bool
-    """True: slurmd answered, so that a process that is not here is no job's."""
+    """True: slurmd answered, so that an older process that is not here is no job's."""
+    ages: tuple[tuple[int, int], ...]
+    """(pid, seconds since its start) of every process that may be seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,10 +115,11 @@ def parse(text: str, origin: Origin) -> Iterator[NodeSetting | JobProcesses | Us
     for name, value in _settings(found):
         yield NodeSetting(node=origin.node, name=name, value=value)
     jobs, sure = _jobs(found)
-    yield JobProcesses(node=origin.node, jobs=jobs, sure=sure)
-    for line in found["ps"].splitlines():
-        match = _PS.match(line)
-        if match and int(match[2]) >= FIRST_USER and TRAINING.match(match[4]):
+    rows = [match for match in map(_PS.match, found["ps"].splitlines()) if match]
+    ages = tuple((int(match[1]), int(match[3])) for match in rows)
+    yield JobProcesses(node=origin.node, jobs=jobs, sure=sure, ages=ages)
+    for match in rows:
+        if int(match[2]) >= FIRST_USER and TRAINING.match(match[4]):
             yield UserProcess(
                 node=origin.node,
                 pid=int(match[1]),
