@@ -26,7 +26,8 @@ from sluggish.verdict.model import Diagnosis
 FILE = "history.db"
 WRITE_S = 8.0
 """Longer than one writer waits for another."""
-READ_S = 20.0
+READ_S = 30.0
+"""Enough for tens of thousands of looks at a hundred nodes each."""
 CAP_BYTES = 1 << 30
 LONG = 1 << 16
 """A list of nodes folds to less; other texts are cut when they are written."""
@@ -118,7 +119,8 @@ def read_ledger(
     after = f"{since.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if since else None
     told = _ask(path, "read", {"since": after, "node": node}, timeout_s)
     if told.problem:
-        raise NoLedger(f"{path}: {told.problem}")
+        hint = "; or it is very large: give --since" * told.problem.startswith("no answer")
+        raise NoLedger(f"{path}: {told.problem}{hint}")
     alerts = tuple(alert for alert in told.alerts if node is None or _has(alert.nodes, node))
     return Ledger(entries=told.entries, parts=told.parts, alerts=alerts, notes=told.notes)
 

@@ -50,6 +50,7 @@ MIGRATIONS = (
     CREATE TABLE alert (
         id INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL, started TEXT, at TEXT NOT NULL,
         nodes TEXT NOT NULL, says TEXT NOT NULL, UNIQUE (job, at, says));
+    CREATE INDEX entry_at ON entry (at);
     """,
 )
 """Schema N is the first N of these; a step is never changed, only followed by another."""
