@@ -18,6 +18,7 @@ from sluggish.evidence.open import text_of
 from sluggish.facts.collective import Wait
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
 from sluggish.facts.gpu import Gpu
+from sluggish.facts.host import RankProcess
 from sluggish.facts.store import Facts, Mapper, read
 from sluggish.findings import ask_all
 from sluggish.job import Job, Neighbour, NodeState, current
@@ -52,6 +53,10 @@ def diagnose(
     job = current(facts.all(Job))
     kind = profile(facts, case.look, cloud=cloud)
     states = facts.all(NodeState)
+    inside = sorted(
+        {p.node for p in facts.all(RankProcess) if p.own_mounts and p.rank is not None and p.node}
+    )
+    unread = any(gap.probe == "flight_recorder" and gap.node in inside for gap in facts.gaps)
     return Diagnosis(
         job=job,
         taken_at=case.look.at,
@@ -59,7 +64,16 @@ def diagnose(
         findings=findings,
         verdict=verdict,
         remedies=remedies(
-            verdict, findings, job, states, verdict.drain_nodes, kind, facts.all(Neighbour), reason
+            verdict,
+            findings,
+            job,
+            states,
+            verdict.drain_nodes,
+            kind,
+            facts.all(Neighbour),
+            reason,
+            inside=inside,
+            unread=unread,
         ),
         bundle=bundle.path,
         loose=bundle.loose,

@@ -20,6 +20,7 @@ from sluggish.verdict.model import Culprit, Remedy, Verdict
 
 JOB_ID = re.compile(r"\d{1,12}(?:_\d{1,9}|\+\d{1,9})?\Z", re.ASCII)
 HCA = re.compile(r"[A-Za-z][A-Za-z0-9_]{1,31}\Z")
+ENDS_JOB = re.compile(r"scancel |scontrol requeue ")
 _XID = re.compile(r"Xid (\d{1,4})\b")
 REASON = "sluggish: {rule} {what} job={job}"
 """The one form of drain reasons: the prefix says whose it is, the code stands first."""
@@ -55,12 +56,15 @@ def remedies(
     profile: Profile = PLAIN,
     neighbours: Sequence[Neighbour] = (),
     reason: str = REASON,
+    inside: Sequence[str] = (),
+    unread: bool = False,
 ) -> tuple[Remedy, ...]:
     """Keep new jobs off, end the job, repair, verify, housekeeping: in this order.
 
     `drain_nodes` are those whose drain gate is open; no other node is drained, reset or rebooted.
     `neighbours`: every job on these nodes; the others are named beside what would hit them.
     `reason`: the template of drain reasons, see `reason_problem`.
+    `inside`: nodes whose ranks have mounts of their own; `unread`: some of their dumps are there.
     """
     others = _others(neighbours, job)
     drains = () if verdict.shared else tuple(n for n in drain_nodes if is_node_name(n))
@@ -85,7 +89,21 @@ def remedies(
         *ordered,
         *_housekeeping(findings, profile),
     ]
-    return tuple(_numbered(steps))
+    return tuple(_numbered(_ends_dumps(step, inside, unread) for step in steps))
+
+
+def _ends_dumps(step: dict[str, Any], inside: Sequence[str], unread: bool) -> dict[str, Any]:
+    """The warning before each line that ends the job: what lies in a container ends with it."""
+    nodes = [node for node in inside if is_node_name(node)]
+    if not nodes or not any(ENDS_JOB.match(command) for command in step.get("commands", ())):
+        return step
+    saved = "not all of their dumps could be read: copy them before" * unread
+    warning = (
+        f"ranks on {fold(nodes)} have mounts of their own (a container or a private /tmp): what "
+        f"lies there ends with them; {saved or 'the dumps that were found are in the evidence'}"
+    )
+    told = step.get("precondition")
+    return {**step, "precondition": f"{warning}; {told}" if told else warning}
 
 
 def _numbered(steps: Iterable[dict[str, Any]]) -> Iterable[Remedy]:

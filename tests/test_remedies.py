@@ -244,3 +244,21 @@ def test_every_reason_is_short_ascii_and_quotable(template: str, says: str) -> N
     found = replace(XID79, says=says)
     text = drain_reason(GPU, (found,), "gpu-08", "48213", template)
     assert re.fullmatch(r"[A-Za-z0-9 .,:=_+/()\[\]#@-]{1,99}", text)
+
+
+def test_before_the_job_is_ended_what_ends_with_its_containers_is_said() -> None:
+    odd = Verdict(cause=Cause.RANK_DESYNC, subtype="collective_mismatch")
+    inside = ("gpu-07", "gpu-08", "bad;name")
+    for steps in (
+        remedies(odd, (), JOB, (), (), inside=inside),
+        remedies(GPU, (XID79,), JOB, (STATE,), ("gpu-08",), inside=inside),
+    ):
+        told = {s.commands[0].split()[0:2][-1]: s.precondition or "" for s in steps if s.commands}
+        (ending,) = [told[word] for word in told if word in ("48213", "requeue")]
+        assert ending.startswith("ranks on gpu-[07-08] have mounts of their own")
+        assert ending.endswith("the dumps that were found are in the evidence")
+        assert sum("mounts of their own" in words for words in told.values()) == 1
+    lost = remedies(odd, (), JOB, (), (), inside=inside, unread=True)
+    assert any("not all of their dumps could be read" in (s.precondition or "") for s in lost)
+    plain = remedies(odd, (), JOB, (), ())
+    assert not any("mounts" in (s.precondition or "") for s in plain)

@@ -169,6 +169,9 @@ class RankProcess:
     """Name of the variable that tells the rank: RANK, SLURM_PROCID, OMPI_COMM_WORLD_RANK, ..."""
     job_id: str | None = None
     """From the cgroup's path (`job_48213`)."""
+    own_mounts: bool = False
+    """Its mounts are not the node's: a container, or a private /tmp. What lies there ends with it.
+    """
     found_by: str = ""
     """How it is known to be the job's: `listpids`, `cgroup`, `environment`, or `gpu`."""
 

@@ -46,6 +46,7 @@ ours() {
   return 1
 }
 number() { cut -d / -f 3; }
+node_mounts=$(readlink /proc/1/ns/mnt 2>/dev/null || readlink /proc/self/ns/mnt 2>/dev/null)
 seen=' '
 n=0
 show() {
@@ -56,6 +57,10 @@ show() {
     [ -r "$p/$f" ] && echo "==> $p/$f <==" && cat "$p/$f" 2>/dev/null && echo
   done
   echo "==> $p/source <=="; echo "$2"
+  case $(readlink "$p/ns/mnt" 2>/dev/null) in
+    ''|"$node_mounts") ;;
+    *) echo "==> $p/mounts <=="; echo own ;;
+  esac
   echo "==> $p/cmdline <=="; tr '\\0\\n' '  ' < "$p/cmdline"; echo
   echo "==> $p/environ <=="
   tr '\\n\\0' ' \\n' < "$p/environ" 2>/dev/null | grep -E '^("""

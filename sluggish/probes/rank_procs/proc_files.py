@@ -83,6 +83,7 @@ def _process(pid: int, files: Files, threads: dict[int, Files], origin: Origin) 
         blocked_threads=_blocked(pid, threads),
         memlock_bytes=_memlock(files.get("limits", "")),
         job_id=job[1] if job else None,
+        own_mounts=files.get("mounts", "").strip() == "own",
         found_by=_found_by(files.get("source", "")),
     )
 
