@@ -40,7 +40,10 @@ def job(lab: Lab) -> Iterator[str]:
 
 
 def begin(lab: Lab, job: str, db: str, user: str | None = "alice") -> "subprocess.Popen[bytes]":
-    argv = ["env", f"SLUGGISH_HISTORY_DB={db}", "sluggish", "diagnose", "--job", job, *LOOK]
+    """A look with this ledger; one in a folder `sluggish` is that of a home without settings."""
+    home = db.partition("/sluggish/")[0]
+    where = f"XDG_STATE_HOME={home}" if home != db else f"SLUGGISH_HISTORY_DB={db}"
+    argv = ["env", where, "sluggish", "diagnose", "--job", job, *LOOK]
     return lab.popen("login", argv, user, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
@@ -119,7 +122,7 @@ mount -n -t tmpfs -o size=256k,mode=777 x brim
 """
 REFUSES = {
     "/tmp/full/history.db": "the disk ",
-    "/tmp/ro/history.db": "Read-only file system",
+    "/tmp/ro/sluggish/history.db": "Read-only file system",
     "/tmp/theirs/history.db": "Permission denied",
     "/tmp/brim/history.db": "the disk ",
 }
