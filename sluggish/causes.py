@@ -75,6 +75,7 @@ SUBTYPES: dict[Cause, tuple[str, ...]] = {
     Cause.CONFIG: (
         "interface", "hca_gid", "hca_mismatch", "p2p_acs", "limits", "library_bug", "launch",
         "timeout_short", "version_mismatch", "environment",
+        "fabric_manager",
     ),
     Cause.STRAGGLER: ("slow_gpu", "slow_host", "slow_link", "late_rank"),
     Cause.PROGRESSING: ("steady", "start_up", "checkpoint", "evaluation"),

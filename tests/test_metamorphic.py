@@ -407,6 +407,7 @@ CARRIES = {
     "CFG-LAUNCH": "duplicate_gpu",
     "CFG-LIMITS": "shm_full",
     "CFG-NCCLBUG": "library_bug",
+    "CFG-NVLS": "nvls_refused",
     "CFG-P2P": "p2p_acs",
     "CFG-PORTS": "roce_gid_odd",
     "CFG-TIMEOUT": "timeout_short",

@@ -229,6 +229,6 @@ class NcclTrouble:
     rank: int | None
     kind: str
     """peer_closed, modify_qp, reg_mr, no_route, socket, bootstrap, open_device, shm, p2p,
-    mixed_hcas, imex, sharp, size_mismatch, other."""
+    mixed_hcas, imex, nvls, sharp, size_mismatch, other."""
     detail: str = ""
     line: str = ""

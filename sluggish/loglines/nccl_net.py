@@ -117,6 +117,7 @@ NEEDLES: tuple[bytes, ...] = (
     b"Bootstrap",
     b"NET/Socket",
     b"] via NET/",
+    b"nvls.cc",
     *(needle.encode() for needle in nccl_troubles.NEEDLES),
 )
 """Every line that `parse` can read contains one of these."""
@@ -131,6 +132,7 @@ class _Said:
     dev: int | None
     level: str
     msg: str
+    file: str = ""
 
 
 def parse(lines: Iterable[Line]) -> Iterator[NetFact]:
@@ -160,17 +162,18 @@ def _said(line: Line) -> _Said | None:
                 dev=found.dev,
                 level=found.level,
                 msg=found.msg,
+                file=found.file or "",
             )
     return _bare(line)
 
 
 def _bare(line: Line) -> _Said | None:
     """PyTorch prints NCCL's last warning without its prefix, below `Last error:`."""
-    start = line.text.find("NET/IB")
+    start = max(line.text.find("NET/IB"), line.text.find(nccl_troubles.NVLS))
     if start < 0:
         return None
     msg = line.text[start : start + MAX_TEXT]
-    if "Got completion" not in msg and "async" not in msg:
+    if "Got completion" not in msg and "async" not in msg and nccl_troubles.NVLS not in msg:
         return None
     return _Said(node=line.node, pid=line.pid, dev=None, level="", msg=msg)
 
@@ -284,6 +287,9 @@ def _address(line: Line, said: _Said, found: re.Match[str]) -> NcclAddress:
 
 def _trouble(line: Line, said: _Said) -> NcclTrouble | None:
     kind = nccl_troubles.kind(said.msg)
+    # transport/nvls.cc:244 NCCL WARN Cuda failure 1 'invalid argument'       (2.18 to 2.28)
+    if kind is None and said.file.endswith("nvls.cc") and said.msg.startswith("Cuda failure"):
+        kind = "nvls"
     if kind is None and said.level == "WARN" and "NET/IB" in said.msg:
         kind = "other"
     if kind is None:

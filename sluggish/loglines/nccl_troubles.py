@@ -4,6 +4,7 @@ Formats: NVIDIA/nccl src/misc/{ibvwrap,socket,shmutils}.cc, src/init.cc, src/tra
 v2.4 to v2.30.7. A closed peer is always an echo of somebody else's death.
 """
 
+NVLS = "Failed to bind NVLink SHARP"
 # One needle a trouble; the first that stands in the message decides. Order: special before general.
 TROUBLES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     # Call to ibv_modify_qp failed with 110 Connection timed out, on dev mlx5_3:1, curr state INIT
@@ -43,6 +44,8 @@ TROUBLES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("Cannot initialize CollNet", "sharp", ()),
     # MNNVL (cliqueSize 8) is available but not working on this system. Check the IMEX channel ...
     ("MNNVL (cliqueSize", "imex", ("not working",)),
+    # Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401 ...
+    (NVLS, "nvls", ()),
     # Detected mixed local Net device counts across ranks (min 7, max 8)
     ("mixed local Net device counts", "mixed_hcas", ()),
     ("local Net devices (max ", "mixed_hcas", ()),

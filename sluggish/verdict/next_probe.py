@@ -45,6 +45,8 @@ OF_A_CAUSE: dict[tuple[Cause, str | None], str] = {
     "grep libnccl /proc/PID/maps",
     (Cause.CONFIG, "version_mismatch"): "nvidia-smi and cat /proc/driver/nvidia/version on every "
     "node",
+    (Cause.CONFIG, "fabric_manager"): "on {where}: systemctl status nvidia-fabricmanager (started "
+    "after the driver was loaded?), and the fabric state in nvidia-smi -q",
     (Cause.CONFIG, "environment"): "where the odd ranks have it from: /etc/nccl.conf, the image, a "
     "profile of the node (tr '\\0' '\\n' < /proc/PID/environ | grep ^NCCL_)",
     (Cause.CONFIG, "timeout_short"): "how long the work of the one rank takes: more than the "

@@ -176,6 +176,7 @@ TREE: tuple[Question, ...] = (
             "CFG-GID": "hca_gid",
             "CFG-HCASET": "hca_mismatch",
             "CFG-P2P": "p2p_acs",
+            "CFG-NVLS": "fabric_manager",
             "CFG-LIMITS": "limits",
             "CFG-NCCLBUG": "library_bug",
             "CFG-LAUNCH": "launch",

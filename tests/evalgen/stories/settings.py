@@ -69,6 +69,31 @@ def p2p_acs() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def nvls_refused() -> tuple[World, Expected]:
+    """Form: NVIDIA/nccl issue 1488; the cause: issues 976, 1338, 1488."""
+    world = _world(
+        "nvls_refused", nodes=["nv-1", "nv-2", "nv-3"], job_id="977", age_s=130, state="FAILED",
+        taken_at=epoch("2026-02-11T07:05:00Z"), reason="NonZeroExitCode", exit_code="1:0",
+    )  # fmt: skip
+    odd = world.nodes[1]
+    comms_of(world, [everybody(world)])
+    joblog.start(world)
+    joblog.nccl_init(world)
+    t = world.job_started + 26
+    mine = [r for r in world.ranks if r.node is odd]
+    for r in mine:
+        joblog.warn(world, t + 0.01 * r.local, r, "transport/nvls.cc:244",
+                    "Cuda failure 1 'invalid argument'")  # fmt: skip
+    _dies_at_start(world, t + 0.4, "unhandled cuda error (run with NCCL_DEBUG=INFO for details)",
+                   range(mine[0].rank, mine[-1].rank + 1))  # fmt: skip
+    return world, Expected(
+        cause="config", subtype="fabric_manager", culprits=[whole(odd)], drains=[],
+        told="On the second node Fabric Manager was restarted under running GPUs: NCCL cannot bind "
+        "multicast memory there. A reset of all its GPUs, or a reboot, takes it away.",
+        must_not=[*_SOUND, "rank_desync", "data_stall"],
+    )  # fmt: skip
+
+
 def library_bug() -> tuple[World, Expected]:
     world = _world(
         "library_bug", model="B200", nodes=["gb-01", "gb-02", "gb-03", "gb-04"], gpus=4,
@@ -354,6 +379,6 @@ def duplicate_gpu() -> tuple[World, Expected]:
 
 
 STORIES = (
-    duplicate_gpu, p2p_acs, library_bug, timeout_short, hca_gid, roce_gid_odd, imex_broken,
-    socket_fallback, nccl_env_odd, first_step_compile,
+    duplicate_gpu, p2p_acs, nvls_refused, library_bug, timeout_short, hca_gid, roce_gid_odd,
+    imex_broken, socket_fallback, nccl_env_odd, first_step_compile,
 )  # fmt: skip
