@@ -9,7 +9,7 @@ import pytest
 
 from sluggish.cli.demo import bundle_of
 from sluggish.cli.diagnose import report
-from sluggish.cli.history import remember, run, since_when
+from sluggish.cli.history import remember, remember_alert, run, since_when
 from sluggish.config import Config
 from sluggish.diagnose import diagnose
 from sluggish.evidence.source import EvidenceError
@@ -84,6 +84,12 @@ def test_a_ledger_that_cannot_be_written_is_one_line_after_the_report(
     assert told.err.count("\n") == 1
 
 
+def test_an_alert_that_cannot_be_kept_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    alert = Alert(job="2", at=NOW, nodes="gpu-07", says="no step for 2 min")
+    remember_alert(alert, Config(history_db="/dev/full"))
+    assert capsys.readouterr().err == "history: /dev/full: not recorded: not a regular file\n"
+
+
 def test_a_look_that_nobody_reads_to_its_end_is_written_down_too(
     config: Config, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +111,7 @@ def test_the_screen_the_table_and_the_document(
     for number in (1, 2):
         earlier(seed, config, number, convict(seed, "gpu-07"))
     alert = Alert(job="2", at=NOW, nodes="gpu-[07-08]", says="no step for 2 min")
-    assert keep.record_alert(alert, Path(config.history_db or "")).problem is None
+    remember_alert(alert, config)
     capsys.readouterr()
     assert show(config) == 0
     out = capsys.readouterr().out

@@ -11,7 +11,7 @@ from sluggish.cli.screen import show
 from sluggish.config import Config
 from sluggish.evidence.source import EvidenceError
 from sluggish.history import keep, table
-from sluggish.history.model import Ledger
+from sluggish.history.model import Alert, Ledger
 from sluggish.history.summary import context
 from sluggish.text import is_node_name, safe
 from sluggish.verdict.model import Diagnosis
@@ -92,8 +92,17 @@ def remember(diagnosis: Diagnosis, config: Config, job: str) -> None:
     name, started = (known.id, known.started_at) if known else (job, None)
     told = [context(node, earlier, name, started) for node, earlier in kept.about.items()]
     tell([f"{line}; context, no proof" for line in told if line])
-    tell(kept.notes)
-    tell([kept.problem] if kept.problem else [])
+    tell([*kept.notes, *([kept.problem] if kept.problem else [])])
+
+
+def remember_alert(alert: Alert, config: Config) -> None:
+    """Write an alert of the watcher down; what hinders it is said on stderr."""
+    try:
+        kept = keep.record_alert(alert, place(config))
+    except keep.NoLedger as problem:
+        tell([f"not recorded: {problem}"])
+        return
+    tell([*kept.notes, *([kept.problem] if kept.problem else [])])
 
 
 def tell(lines: list[str] | tuple[str, ...]) -> None:
