@@ -222,6 +222,7 @@ class _Watch:
 
     def _alarm(self, event: Event) -> None:
         """The evidence is taken while it is fresh; a verdict that it moves is no alarm."""
+        self._remember(event)
         diagnosis = self._look(event.job, event)
         if diagnosis is None:
             return
@@ -230,6 +231,22 @@ class _Watch:
                              says="the look says that it moves"))  # fmt: skip
         elif not self._order.finds and event.job in self.follow.jobs:
             self.follow.end(event.job)
+
+    def _remember(self, event: Event) -> None:
+        from sluggish.cli.history import remember_alert
+        from sluggish.history.model import Alert
+        from sluggish.hostlist import fold
+
+        followed = self.follow.jobs.get(event.job)
+        began = followed.state.started_at if followed else None
+        alert = Alert(
+            job=event.job,
+            started=datetime.fromtimestamp(began, UTC) if began else None,
+            at=datetime.fromtimestamp(event.at, UTC),
+            nodes=fold(followed.nodes) if followed else "",
+            says=event.says,
+        )
+        remember_alert(alert, self._config)
 
     def _look(self, job: str, event: Event) -> Diagnosis | None:
         wanted = wish_of(job, self._order, self._config)
@@ -263,6 +280,7 @@ def look(wanted: Wanted, order: Order, config: Config) -> tuple[int, Diagnosis |
     """As `diagnose --job`: exit code, diagnosis, where its bundle lies."""
     from sluggish.cli.collect import collected
     from sluggish.cli.diagnose import report
+    from sluggish.cli.history import remember
     from sluggish.cli.reading import mapper
     from sluggish.diagnose import diagnose
     from sluggish.evidence.open import load
@@ -288,6 +306,7 @@ def look(wanted: Wanted, order: Order, config: Config) -> tuple[int, Diagnosis |
         code = report(bundle, as_json=False, explain=False, cloud=order.cloud, config=config,
                       then=found.append)  # fmt: skip
         diagnosis = found[0]
+    remember(diagnosis, config, wanted.job.job)
     if kept.taken.stopped:
         raise KeyboardInterrupt
     return code, diagnosis, str(kept.path)
