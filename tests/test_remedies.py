@@ -39,6 +39,29 @@ def commands(steps: tuple[Remedy, ...]) -> list[str]:
     return [command for step in steps for command in step.commands]
 
 
+FOLKLORE = {
+    "NCCL_SOCKET_IFNAME": {"interface"},
+    "NCCL_P2P_DISABLE": {"p2p_acs"},
+    "NCCL_P2P_LEVEL": set[str](),
+    "NCCL_IB_DISABLE": set[str](),
+    "raise the timeout": {"timeout_short"},
+    "NCCL_NVLS_ENABLE": {"fabric_manager"},
+}
+"""Settings that people try first: what each hides is said where it is the cure, and only there."""
+
+
+@pytest.mark.parametrize("words", FOLKLORE)
+def test_what_people_try_first_is_advised_only_where_it_is_the_cure(words: str) -> None:
+    where = {
+        subtype
+        for subtypes in TEXTS.values()
+        if isinstance(subtypes, dict)
+        for subtype, steps in subtypes.items()
+        if words in str(steps)
+    }
+    assert where <= FOLKLORE[words]
+
+
 def test_a_lost_gpu_is_drained_requeued_rebooted_verified_in_this_order() -> None:
     steps = remedies(GPU, (XID79,), JOB, (STATE,), ("gpu-08",))
     assert commands(steps) == [

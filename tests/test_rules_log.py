@@ -471,6 +471,17 @@ def test_a_checkpoint_that_ended_while_the_others_waited_is_a_short_timeout() ->
     assert "1800 s" in found.says
 
 
+def test_a_rank_that_still_starts_while_the_others_time_out_has_a_timeout_too_short() -> None:
+    onset = Onset(earliest=ago(1900), latest=ago(1890), source="x")
+    late = timeout(at=ago(90))
+    for still in (mark("init", 200), sign("compile", at=ago(200))):
+        assert "still starting" in only("CFG-TIMEOUT", late, onset, still).says
+        # of a job that has trained, or after the timeout, it is another start's
+        assert run("CFG-TIMEOUT", late, onset, still, step(1, 4000), step(2, 3990)) == []
+    for other in (mark("init", 60), mark("init", 1800), sign("compile", at=ago(80))):
+        assert run("CFG-TIMEOUT", late, onset, other) == []
+
+
 def version(number: str, node: str | None = None) -> Version:
     return Version(node=node, rank=None, component="nccl", version=number)
 

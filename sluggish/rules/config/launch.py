@@ -3,7 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sluggish.catalog.nccl import NcclBug, bugs
 from sluggish.causes import Family
@@ -83,7 +83,7 @@ def _kills(words: str) -> bool:
     "CFG-TIMEOUT",
     family=Family.COLLECTIVE,
     needs=(WatchdogTimeout,),
-    wants=(Progress, Onset, LogSpan),
+    wants=(Progress, Onset, LogSign, LogSpan),
 )
 def cfg_timeout(view: View) -> Iterator[Finding]:
     """The others' timeout is shorter than work that one rank does alone, and does."""
@@ -106,6 +106,20 @@ def cfg_timeout(view: View) -> Iterator[Finding]:
         if mark.at and onset and first and onset.latest + limit / 2 < mark.at < first + RESTART:
             yield _short(mark, limit, "one rank's own work went on while the others waited")
             return
+    if onset and first and not stepped(view):
+        yield from _still_starting(view, onset.latest + limit / 2, first, limit)
+
+
+def _still_starting(
+    view: View, since: datetime, until: datetime, limit: timedelta
+) -> Iterator[Finding]:
+    """Start-up work late in the wait and before the first timeout; later it is the next start's."""
+    starts: list[Progress | LogSign] = [p for p in view.all(Progress) if p.kind == "init"]
+    starts += [s for s in view.all(LogSign) if s.kind in ("compile", "image_import")]
+    for mark in starts:
+        if mark.at and since < mark.at < until:
+            yield _short(mark, limit, "one rank was still starting while the others waited")
+            return
 
 
 def _bar_seconds(line: str) -> float | None:
@@ -117,7 +131,7 @@ def _bar_seconds(line: str) -> float | None:
     return int(found["h"] or 0) * 3600 + int(found["m"]) * 60 + int(found["s"])
 
 
-def _short(mark: Progress, limit: timedelta, why: str) -> Finding:
+def _short(mark: Progress | LogSign, limit: timedelta, why: str) -> Finding:
     return Finding(
         node=mark.node,
         subject=f"rank {mark.rank}" if mark.rank is not None else "job",
