@@ -105,7 +105,7 @@ def test_even_means_that_nobody_waits(blocks: list[int], size: int, accum: int, 
     assert answer.even == (len(set(answer.batches)) == 1)
     for width in (72, 100):
         screen = render(answer, Look(width=width))
-        prose = screen.split("DO THIS", maxsplit=1)[0].splitlines()[1:]
+        prose = screen.split("DO THIS", maxsplit=1)[0].splitlines()
         assert max(map(len, prose)) <= width
 
 

@@ -36,7 +36,7 @@ def _lines(answer: Evenness, look: Look) -> Iterator[str]:
     ]
     title += [f"{plan.grad_accum:,} batches a step"] * (plan.grad_accum > 1)
     title += ["drop-last" if plan.drop_last else "last partial batch kept"]
-    yield "  ".join(title)
+    yield safe("  ".join(title), look.width)
     yield ""
     yield from block("FIT" if answer.even else "NOT FIT", [answer.says()], look)
     yield from block("BLOCKS", [_spread(answer)], look)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from sluggish.preflight import node_setup
 from sluggish.probes import PROBES
 from sluggish.reach.frames import Frames, clock_again, clock_of
 from sluggish.reach.model import Ask, Frame
@@ -491,6 +492,51 @@ def test_dumps_stand_where_the_rank_s_environment_says(lab: Lab) -> None:
     assert [(f.rank, f.content) for f in told] == [(7, b"own")]
 
 
+@pytest.fixture
+def piped(lab: Lab) -> Iterator[str]:
+    """Ranks as PyTorch leaves them with a recorder's pipe: one answers, the others are traps."""
+    base = "/tmp/alice's pipes"
+    at = shlex.quote(base)
+    lab.sh(NODE, f"mkdir -p {at}; cd {at}; mkfifo p_0.pipe p_1.pipe p_4.pipe", "alice")
+    lab.sh(NODE, f"cd {at}; ln -s /etc/motd p_2.pipe; printf kept >p_3.pipe", "alice")
+    lab.sh(NODE, f"cd {at}; printf first >d_4", "alice")
+    answers = f"cd {at}; head -c 1 <p_0.pipe >/dev/null; printf dumped >d_0; exec sleep 606"
+    bodies = {0: answers, 4: f"cd {at}; head -c 1 <p_4.pipe >/dev/null; printf second >d_4"}
+    names = [f"TORCH_NCCL_DEBUG_INFO_PIPE_FILE={base}/p_", f"TORCH_FR_DUMP_TEMP_FILE={base}/d_"]
+    ranks = [
+        lab.popen(
+            NODE,
+            ["env", "SLURM_JOB_ID=4712", f"RANK={n}", *names, "sh", "-c",
+             bodies.get(n, "exec sleep 606")],
+            "alice",
+        )
+        for n in range(5)
+    ]  # fmt: skip
+    try:
+        cluster.wait_for(lambda: procs(lab, "4712")[1].count("\nRANK=") >= 5, 10, "the ranks")
+        yield base
+    finally:
+        for rank in ranks:
+            cluster.end(rank)
+        lab.sh(NODE, f"rm -rf {at}")
+
+
+def test_a_recorder_is_asked_through_its_pipe_only_when_told(lab: Lab, piped: str) -> None:
+    def dumps(**more: Any) -> dict[tuple[int | None, str], tuple[bytes, str | None]]:
+        told = answer(lab, job="4712", probes=("flight_recorder",), **more)
+        return {(f.rank, f.name): (f.content, f.error) for f in told if f.probe != "stacks"}
+
+    first = {(4, f"{piped}/d_4"): (b"first", None)}
+    assert dumps() == first
+    assert dumps(poke=True) == first | {
+        (0, f"{piped}/d_0"): (b"dumped", None),
+        (1, f"{piped}/p_1.pipe"): (b"", "not run"),  # nobody reads it: a dead monitor thread
+        (2, f"{piped}/p_2.pipe"): (b"", "denied"),
+        (3, f"{piped}/p_3.pipe"): (b"", "denied"),
+    }
+    assert lab.sh(NODE, f"cat {shlex.quote(piped)}/p_3.pipe") == "kept"
+
+
 @pytest.mark.parametrize("tools", ["nc", "bash"])
 def test_ras_is_asked_with_what_the_node_has(lab: Lab, tools: str) -> None:
     report = (Path(__file__).parents[1] / "captures/nccl_ras/docs-mismatch.txt").read_text()
@@ -528,7 +574,7 @@ def test_the_script_writes_only_in_its_own_directory_and_ends_only_its_own(
 ) -> None:
     boundary = secrets.token_hex(16)
     ask = Ask(job=job, uid=ALICE, window_s=1.5, dumps=("/tmp/d_",), logs=("/tmp/none.log",))
-    script = build(ask, boundary, PROBES)
+    script = build(ask, boundary, (*PROBES, node_setup))
     trace = "/run/node/look.trace"
     calls = "trace=file,process,kill,tkill,tgkill,unlink,unlinkat"
     strace = ["strace", "-f", "-qq", "-e", calls, "-o", trace, "sh", "-s"]
