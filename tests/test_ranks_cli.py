@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from fr_scenes import fsdp, tp_dp
+from fr_scenes import Job, fsdp, tp_dp
 from jsonschema import Draft202012Validator
 
 from sluggish.cli.ranks import run
+from sluggish.evidence.source import EvidenceError
 from sluggish.report import schema
 
 
@@ -63,6 +64,31 @@ def test_the_table_has_a_row_a_rank_and_group(tmp_path, capsys):
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert {(row["rank"], row["group"]) for row in rows} >= {("6", "0"), ("0", "0")}
     assert all(row["source"] == "flight recorder" for row in rows)
+
+
+def later() -> Job:
+    return fsdp(8, 3, "operation", late={0: 9_000_000_000})
+
+
+def test_the_table_leaves_out_the_jobs_that_were_set_aside(tmp_path, capsys):
+    dumps(tmp_path, fsdp(16, 12, "missing").files())
+    dumps(tmp_path, later().files())
+    run([str(tmp_path)], as_csv=True)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [(row["rank"], row["size"]) for row in rows] == [(str(r), "8") for r in range(8)]
+
+
+def test_a_larger_job_that_was_set_aside_lends_no_unseen_ranks(tmp_path, capsys):
+    dumps(tmp_path, fsdp(16, 12, "missing").files())
+    dumps(tmp_path, later().files())
+    run([str(tmp_path)], as_json=True)
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["world_size"], answer["observed"], answer["unobserved"]) == (8, 8, [])
+
+
+def test_json_and_csv_exclude_each_other(tmp_path):
+    with pytest.raises(EvidenceError, match="give --json or --csv"):
+        run([dumps(tmp_path, fsdp(8).files())], as_json=True, as_csv=True)
 
 
 def test_files_that_tell_nothing_of_collectives_are_said_to(tmp_path, capsys):

@@ -10,6 +10,7 @@ from sluggish.cli.screen import show
 from sluggish.evidence.bundle import MANIFEST
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import load
+from sluggish.evidence.source import EvidenceError
 from sluggish.facts.store import Facts
 from sluggish.probes import flight_recorder
 from sluggish.ranks import gather, ranks_answer
@@ -19,6 +20,8 @@ def run(paths: Sequence[str], *, as_json: bool = False, as_csv: bool = False) ->
     """Print the answer; 12 where somebody is to blame, 20 where nobody is and all is not seen."""
     from sluggish.report import ranks as report
 
+    if as_json and as_csv:
+        raise EvidenceError("give --json or --csv")
     gc.disable()  # facts have no cycles, and of thousands of dumps there are many
     try:
         bundle, facts = _read(paths)

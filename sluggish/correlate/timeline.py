@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
+from sluggish.correlate._one_job import job_heads
 from sluggish.evidence.model import Bundle
 from sluggish.facts.collective import Group, GroupHead, RankRecord, Wait, WatchdogTimeout
 from sluggish.facts.derived import ClockOffset, Look, Onset, Place
@@ -66,7 +67,9 @@ def _world_size(facts: Facts, job: Job | None) -> int | None:
     """From the processes' own environment, else NCCL's lines, else groups, else Slurm."""
     sizes = [p.world_size for p in facts.all(RankProcess) if p.world_size]
     sizes = sizes or [line.world_size for line in facts.all(NcclInit)]
-    sizes = sizes or [len(head.group.ranks) for head in facts.all(GroupHead)]
+    if not sizes:  # a folder may hold dumps of other jobs too: theirs is no size of this one
+        heads = job_heads(facts.all(RankRecord), facts.all(GroupHead))
+        sizes = [len(head.group.ranks) for head in heads]
     if sizes and max(sizes):
         return max(sizes)
     if job and job.gpus_per_node and job.nodes:

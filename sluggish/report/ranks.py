@@ -9,7 +9,8 @@ from enum import StrEnum
 import msgspec
 
 from sluggish import __version__
-from sluggish.facts.collective import GroupHead
+from sluggish.correlate.waitgraph import job_heads
+from sluggish.facts.collective import GroupHead, RankRecord
 from sluggish.facts.store import Facts
 from sluggish.hostlist import fold_numbers
 from sluggish.ranks import GroupState, RankCulprit, RanksAnswer, role_of
@@ -152,7 +153,8 @@ def render_csv(facts: Facts) -> str:
         ["rank", "group", "desc", "size", "last_enqueued", "last_completed", "waits_in", "seq",
          "source"]
     )  # fmt: skip
-    heads = sorted(facts.all(GroupHead), key=lambda h: (h.rank, h.group.name, h.group.ranks))
+    told = job_heads(facts.all(RankRecord), facts.all(GroupHead))
+    heads = sorted(told, key=lambda h: (h.rank, h.group.name, h.group.ranks))
     for head in heads:
         first = head.pending[0] if head.pending else None
         table.writerow(
@@ -191,7 +193,7 @@ def _lines(answer: RanksAnswer) -> Iterator[tuple[str, str]]:
         yield "SLOW", _words(one)
     if answer.operation:
         yield "WAITING", f"{answer.waiters} ranks in {answer.operation}"
-    for operation, ranks in answer.sides if answer.state in ("mismatch", "tie") else ():
+    for operation, ranks in answer.sides if answer.state in ("mismatch", "tie", "cycle") else ():
         yield "SIDE", f"ranks {fold_numbers(ranks)}: {operation}"
     if answer.unobserved:
         yield (
