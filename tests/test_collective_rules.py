@@ -132,6 +132,15 @@ def test_a_cycle_is_an_order_inversion():
     assert (one.subtype, [s.rank for s in one.spots]) == ("order_inversion", [0, 1])
 
 
+def test_a_cycle_of_one_against_one_tells_both_and_accuses_nobody():
+    sides = (("all_reduce [8] in tp", (0,)), ("all_reduce [8] in ep", (1,)))
+    (one,) = ask(rules.sync_cycle, store(Wait(state="cycle", sides=sides)))
+    assert (one.subtype, one.spots, one.role) == ("order_inversion", (), Role.ROOT)
+    assert one.says.startswith(
+        "all_reduce [8] in tp (rank 0) against all_reduce [8] in ep (rank 1)"
+    )
+
+
 def test_an_exit_record_turns_the_unobserved_rank_into_the_culprit():
     gone = ProcessExit(node="gpu-02", rank=3, at=AT, exit_code=17)
     facts = judged(*recorded(fsdp(16, 3, "dead")), gone)

@@ -36,6 +36,8 @@ class Sinks:
     cycle: list[Node] = field(default_factory=list)
     inverted: set[int] = field(default_factory=set)
     """Of the ranks in a cycle those that posted in another order than the others."""
+    opposed: list[tuple[Node, set[int]]] = field(default_factory=list)
+    """Both sides of a cycle in which no order is rarer."""
     tied: list[Node] = field(default_factory=list)
     joined: list[Node] = field(default_factory=list)
     unseen: list[Node] = field(default_factory=list)
@@ -123,16 +125,19 @@ def _break_cycle(scene: Scene, nodes: list[Node], sinks: Sinks) -> None:
     if len(few) == 1:
         sinks.lonely += few
         return
-    inverted = _inverted(scene, nodes)
+    inverted, opposed = _inverted(scene, nodes)
     if inverted is None:
         sinks.unseen += nodes
     else:
         sinks.cycle += nodes
         sinks.inverted |= inverted
+        sinks.opposed += opposed
 
 
-def _inverted(scene: Scene, nodes: list[Node]) -> set[int] | None:
-    """Ranks of a cycle in the rarer order; both sides where no order is rarer; None: not seen.
+def _inverted(
+    scene: Scene, nodes: list[Node]
+) -> tuple[set[int] | None, list[tuple[Node, set[int]]]]:
+    """Ranks of a cycle in the rarer order (None: not seen), and the sides where none is rarer.
 
     Only a member of both groups can invert them: who merely waits beside is a victim.
     """
@@ -140,8 +145,9 @@ def _inverted(scene: Scene, nodes: list[Node]) -> set[int] | None:
     sides = [(a.joined & b.waits, b.joined & a.waits, a, b) for a, b in held]
     mutual = [side for side in sides if side[0] and side[1]]
     if not mutual:
-        return {rank for node in nodes for rank in node.joined if _holds_up(rank, nodes)}
+        return {rank for node in nodes for rank in node.joined if _holds_up(rank, nodes)}, []
     found: set[int] = set()
+    opposed: list[tuple[Node, set[int]]] = []
     for one, other, a, b in mutual:
         few, many = sorted((one, other), key=len)
         both = set(scene.groups[a.group].ranks) & set(scene.groups[b.group].ranks)
@@ -149,10 +155,10 @@ def _inverted(scene: Scene, nodes: list[Node]) -> set[int] | None:
         if len(many) > len(few) + unseen:
             found |= few
         elif unseen:
-            return None
+            return None, []
         else:
-            found |= few | many
-    return found
+            opposed += [(a, one), (b, other)]
+    return found, opposed
 
 
 def _holds_up(rank: int, nodes: list[Node]) -> bool:
@@ -172,8 +178,9 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
         scene.notes.append("as many ranks on one side as on the other: neither is blamed")
         return _wait("tie", scene, graph, (), sinks.tied[0])
     if sinks.idle or sinks.device:
-        if 2 * len(sinks.idle) > len(seen):
-            scene.notes.append("most ranks are in no collective: the few that wait may be the odd")
+        waiting = {rank for node in graph.nodes for rank in node.joined}
+        if 2 * len(sinks.idle) > len(seen) or len(sinks.idle) > len(waiting):
+            scene.notes.append("most are in no collective: the few that wait may be the odd ones")
             return _wait("host_stuck", scene, graph, (), None)
         roots = [_idle_roots(scene, graph, sinks.idle, dead)]
         roots += [_node_root(scene, graph, n, "device") for n in sinks.device]
@@ -181,6 +188,10 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
         if sinks.joined:
             scene.notes.append("another group is complete and does not finish either")
         return _wait(state, scene, graph, _flat(roots), None if sinks.idle else sinks.device[0])
+    if sinks.cycle and not sinks.inverted:
+        scene.notes.append("as many ranks in one order as in the other: neither is blamed")
+        wait = _wait("cycle", scene, graph, (), sinks.cycle[0])
+        return replace(wait, sides=_opposed_sides(scene, sinks.opposed))
     if sinks.cycle:
         rows = [_node_root(scene, graph, n, "cycle") for n in sinks.cycle]
         roots = [tuple(r for r in row if r.rank in sinks.inverted) for row in rows]
@@ -196,6 +207,16 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
             scene.notes.append("the members of the waiting group are not told (Gloo)")
         return _wait("unobserved", scene, graph, (), unseen)
     return _wait("none", scene, graph, (), None)
+
+
+def _opposed_sides(
+    scene: Scene, opposed: list[tuple[Node, set[int]]]
+) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """What each side is at, and in which group."""
+    return tuple(
+        (f"{show(node.op)} in {label(scene.groups[node.group])}", tuple(sorted(ranks)))
+        for node, ranks in opposed
+    )
 
 
 def _flat(roots: Iterable[tuple[WaitRoot, ...]]) -> tuple[WaitRoot, ...]:

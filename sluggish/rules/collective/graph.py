@@ -112,7 +112,9 @@ def sync_device(view: View) -> Iterator[Finding]:
 def sync_cycle(view: View) -> Iterator[Finding]:
     """Ranks wait for one another in a circle over process groups: they posted in another order."""
     wait = _wait(view, "cycle")
-    if wait:
+    if wait and not wait.roots:
+        yield _opposed(wait, "no order is rarer", "order_inversion")
+    elif wait:
         yield from _root_findings(wait, view, _strength(wait), "order_inversion")
 
 
@@ -140,17 +142,21 @@ def sync_stall(view: View) -> Iterator[Finding]:
 def sync_tie(view: View) -> Iterator[Finding]:
     """Two sides of equal number sit in different operations: both are told, neither is blamed."""
     wait = _wait(view, "tie")
-    if wait is None:
-        return
+    if wait:
+        yield _opposed(wait, "no majority", None)
+
+
+def _opposed(wait: Wait, why: str, subtype: str | None) -> Finding:
     told = " against ".join(f"{op} ({ranks_words(ranks)})" for op, ranks in wait.sides)
-    yield Finding(
+    return Finding(
         node=None,
         subject="job",
         role=Role.ROOT,
         strength=_strength(wait, Strength.STRONG),
         at=wait.since,
-        says=f"{told or 'operations differ'}: no majority, neither side is blamed",
+        says=f"{told or 'operations differ'}: {why}, neither side is blamed",
         source=" + ".join(wait.sources),
+        subtype=subtype,
     )
 
 
