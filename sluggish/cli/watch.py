@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 POLL_S = 15.0
 """Slurm is asked this often, once for all jobs."""
+AGAIN_S = 3.0
 FIND_S = 60.0
 """How often new jobs of a user or partition are looked for."""
 
@@ -135,7 +136,7 @@ class _Watch:
             view, name=self._order.transport or self._config.transport,
             config=self._config, notes=self._notes,
         )  # fmt: skip
-        way.quiet_s = max(20.0, 4 * self._order.rules.every_s + 10.0)
+        way.quiet_s = 4 * self._order.rules.every_s + 5.0
         self.follow.begin(
             job,
             raw_id=raw,
@@ -285,11 +286,17 @@ def look(wanted: Wanted, order: Order, config: Config) -> tuple[int, Diagnosis |
     from sluggish.diagnose import diagnose
     from sluggish.evidence.open import load
 
-    try:
-        kept = collected(wanted, config)
-    except EvidenceError as problem:
-        print(f"sluggish: {safe(str(problem), 300)}", file=sys.stderr)
-        return EXIT_USAGE, None, ""
+    for again in (True, False):  # a disk that was busy a moment ago may take it now
+        try:
+            kept = collected(wanted, config)
+            break
+        except EvidenceError as problem:
+            print(f"sluggish: {safe(str(problem), 300)}", file=sys.stderr)
+            if not again:
+                return EXIT_USAGE, None, ""
+            time.sleep(AGAIN_S)
+    else:
+        raise AssertionError("unreachable")
     if kept is None:
         return EXIT_NOTHING, None, ""
     bundle = load([str(kept.path)], PROBES)
@@ -362,7 +369,7 @@ def order(*, interval: int, notice: float, alert: float, **told: Any) -> Order:
         )
     rules = Rules(
         every_s=float(interval), window_s=window, notice_s=notice, alert_s=alert,
-        sign_s=min(60.0, window),
+        sign_s=min(60.0, window), gone_s=min(75.0, window),
     )  # fmt: skip
     hook = told.get("webhook")
     if hook is not None and not hook.startswith(("http://", "https://")):

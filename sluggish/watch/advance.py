@@ -21,7 +21,7 @@ def advance(job: Job, sample: Sample, rules: Rules) -> tuple[Job, list[Event]]:
     before = _gone(node)
     node = _gpus(node, sample, rules)
     node = _signs(node, sample, moving)
-    node, more = _changes(node, sample, job.job)
+    node, more = _changes(node, sample, job.job, rules.gone_s)
     for index in sorted(_gone(node) - before):
         says = f"GPU {index} is not listed any more"
         more.append(Event(kind="gpu gone", at=sample.at, job=job.job, node=sample.node, says=says))
@@ -83,7 +83,7 @@ def _signs(node: Node, sample: Sample, moving: bool) -> Node:
     )
 
 
-def _changes(node: Node, sample: Sample, job: str) -> tuple[Node, list[Event]]:
+def _changes(node: Node, sample: Sample, job: str, gone_s: float) -> tuple[Node, list[Event]]:
     """Ports that went down or came back, ranks that ended."""
     events: list[Event] = []
 
@@ -95,10 +95,15 @@ def _changes(node: Node, sample: Sample, job: str) -> tuple[Node, list[Event]]:
             tell("port down", f"{port} is not active any more")
         for port in sorted(set(node.down) - set(sample.down)):
             tell("port up", f"{port} is active again")
-    if sample.ranks and sample.alive < min(sample.ranks, node.alive):
-        tell("rank gone", f"{sample.alive} of {sample.ranks} ranks are there")
-    node = replace(node, down=sample.down, ranks=sample.ranks, alive=sample.alive, lost=False)
-    return node, events
+    ranks = max(node.ranks, sample.ranks)
+    if not sample.alive or sample.alive == ranks:  # none is left: the step ended or begins anew
+        return replace(node, down=sample.down, ranks=ranks, short_at=None, told_short=False), events
+    since = node.short_at if node.short_at is not None else sample.at
+    due = not node.told_short and sample.at - since >= gone_s
+    if due:
+        tell("rank gone", f"{sample.alive} of {ranks} ranks are there")
+    told = node.told_short or due
+    return replace(node, down=sample.down, ranks=ranks, short_at=since, told_short=told), events
 
 
 # -- the whole job ---------------------------------------------------------------------------------
@@ -132,16 +137,25 @@ def judge(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
     still = signs.of_death(job, at, rules)
     if now == shape.UNKNOWN:
         return job, []
+    if job.moved_at is not None and now != shape.MOVING and _anew(job):
+        job = replace(job, moved_at=None, begun_at=at, quiet_since=None, noticed=False, hard=())
     if now == shape.STEADY and (life or len(still) < min(2, signs.seen(job))):
         now = shape.MOVING
     if now == shape.MOVING:
         return _moves(job, at, rules)
+    job = replace(job, moving_since=None)
     if job.quiet_since is None:
         job = replace(job, quiet_since=_began(job, at, now, rules))
     quiet = at - (job.quiet_since or at)
     if "log" in life and job.moved_at is None and quiet > 2 * rules.notice_s:
         return _settled(job), []
     return _quiet(job, at, quiet, life, still, rules)
+
+
+def _anew(job: Job) -> bool:
+    """Most of its GPUs were emptied: the ranks were started again within the job."""
+    tracks = [t for node in job.nodes.values() for t in node.tracks.values() if t.full_mib]
+    return bool(tracks) and sum(shape.emptied(t) for t in tracks) * 2 > len(tracks)
 
 
 def _began(job: Job, at: float, now: str, rules: Rules) -> float:
@@ -170,7 +184,9 @@ def _moves(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
         job = replace(job, quiet_since=None, noticed=False, alerted=False)
     if job.hard and job.hard_at is not None and at - job.hard_at > rules.alert_s:
         job = replace(job, hard=(), hard_at=None)  # it went on in spite of it
-    return replace(job, moved_at=at), events
+    since = job.moving_since if job.moving_since is not None else at
+    long = at - since > 1.5 * rules.window_s
+    return replace(job, moving_since=since, moved_at=at if long else job.moved_at), events
 
 
 def _settled(job: Job) -> Job:
@@ -222,13 +238,15 @@ def _due(
     last = cap(job, rules)
     if job.moved_at is None:
         # import, compilation, set-up: they end, and most of them say nothing meanwhile
-        began = job.started_at if job.started_at is not None else job.quiet_since or at
+        began = job.begun_at or job.started_at or job.quiet_since or at
         if at - began < rules.start_s and (job.shape == shape.PARKED or quiet < last):
             return False
     if quiet >= last:
         # heartbeats write logs and burn cores; bytes that move are work
         return not _writes(life)
-    return quiet >= need(job, rules) and not life and bool(still)
+    # where a writer could not be seen, a long checkpoint looks the same: that waits for the last
+    writes_seen = any(node.io.since is not None for node in job.nodes.values())
+    return writes_seen and quiet >= need(job, rules) and not life and bool(still)
 
 
 def _writes(life: tuple[str, ...]) -> bool:

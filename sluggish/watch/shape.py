@@ -25,6 +25,8 @@ PARKED_ABOVE = 0.10
 BUSY, IDLE = 95.0, 2.0
 """Per cent."""
 MEM_BUSY = 10.0
+EMPTIED = 0.5
+"""Of the memory in use while it moved."""
 MISSED = 3
 CONTEXT_MIB = 600.0
 """Below this no program holds the GPU."""
@@ -49,6 +51,8 @@ class Track(msgspec.Struct, frozen=True, array_like=True):
     """Median power while it moved."""
     floor_w: float | None = None
     """Lowest power with a program on it."""
+    full_mib: float = 0.0
+    """Memory in use while it moved."""
     shape: str = UNKNOWN
     missed: int = 0
     """Samples in which the node's other GPUs were there and this one was not."""
@@ -78,6 +82,7 @@ def advance(track: Track, gpu: Gpu, length: int) -> Track:
         memory_mib=memory,
         level_w=track.level_w,
         floor_w=floor,
+        full_mib=track.full_mib,
     )
     shape = _shape(track, length)
     level = track.level_w
@@ -85,7 +90,13 @@ def advance(track: Track, gpu: Gpu, length: int) -> Track:
     high = shape == STEADY and now >= HIGH * (track.limit_w or TYPICAL_LIMIT_W)
     if high or (shape == MOVING and len(track.power) == length):
         level = now if level is None else level + SMOOTH * (now - level)
-    return msgspec.structs.replace(track, shape=shape, level_w=level)
+    full = max(track.full_mib, memory or 0.0) if shape == MOVING else track.full_mib
+    return msgspec.structs.replace(track, shape=shape, level_w=level, full_mib=full)
+
+
+def emptied(track: Track) -> bool:
+    """The program that moved has given its memory back: it ended, or begins anew."""
+    return track.memory_mib is not None and track.memory_mib < EMPTIED * track.full_mib
 
 
 def _shape(track: Track, length: int) -> str:

@@ -27,6 +27,8 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """The same for a job that has not moved yet: import, compilation, set-up."""
     sign_s: float = 60.0
     """A sign of life is fresh for so long at least."""
+    gone_s: float = 75.0
+    """A rank is gone for so long before it is told: a job's end and a restart take theirs away."""
     lead_s: float = 90.0
     """Before the watchdog: the evidence has to be taken while the processes live."""
     times: float = 3.0
@@ -73,8 +75,10 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     cpu: Sign = Sign()
     down: tuple[str, ...] | None = None
     ranks: int = 0
-    alive: int = 0
-    lost: bool = False
+    """The most that were seen."""
+    short_at: float | None = None
+    """Since when some of them are missing."""
+    told_short: bool = False
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,7 +91,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     log: Sign = Sign()
     watchdog_s: float = WATCHDOG_S
     shape: str = "unknown"
+    begun_at: float | None = None
+    """When its ranks were started again within the job."""
+    moving_since: float | None = None
     moved_at: float | None = None
+    """When it last moved for longer than a change of shape takes; None: not since its start."""
     quiet_since: float | None = None
     noticed: bool = False
     alerted: bool = False

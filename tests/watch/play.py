@@ -29,7 +29,7 @@ class Told:
 
 def _phase(world: World, phase: Phase) -> Iterator[None]:
     until = world.at + phase.seconds
-    world.memory = 0.6 * 80_000 if phase.name != "init" else max(world.memory, 900.0)
+    world.memory = 0.6 * 80_000 if phase.name != "init" else 900.0
     while world.at < until:
         yield
 

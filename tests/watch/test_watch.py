@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from sluggish.reach.sampler import build
 from sluggish.watch import kernel, setting, store
@@ -237,18 +238,36 @@ def test_the_state_does_not_grow_with_the_hours() -> None:
 def test_ports_ranks_and_gpus_that_go_are_events() -> None:
     job = trained()
     events: list[Event] = []
-    for number in range(5):
+    for number in range(20):
         sample = Sample(
             node="gpu-07", at=11_000.0 + 5 * number, ranks=4, alive=3, down=("mlx5_3/1",),
             gpus=tuple(_gpu("moving", index, number) for index in range(3)),
         )  # fmt: skip
         job, more = advance(job, sample, RULES)
         events += more
-    assert kinds(events) == ["port down", "rank gone", "gpu gone"]
-    assert job.hard == (
-        "3 of 4 ranks are there on gpu-07",
-        "GPU 3 is not listed any more on gpu-07",
-    )
+    assert kinds(events) == ["port down", "gpu gone", "rank gone"]
+    gone = ("GPU 3 is not listed any more on gpu-07", "3 of 4 ranks are there on gpu-07")
+    assert job.hard == gone
+
+
+def test_ranks_that_go_one_after_the_other_at_the_end_are_no_event() -> None:
+    job = trained()
+    for number, alive in enumerate((4, 2, 1, *[0] * 20)):
+        sample = Sample(node="gpu-07", at=11_000.0 + 5 * number, ranks=4, alive=alive)
+        job, events = advance(job, sample, RULES)
+        assert events == []
+
+
+def test_a_job_that_starts_anew_is_given_its_time_again() -> None:
+    job = trained()
+    events: list[Event] = []
+    for number in range(200):
+        parked = [_gpu("park", index, number) for index in range(4)]
+        at = 10_900 + 5.0 * number
+        small = tuple(replace(gpu, memory_mib=900.0) for gpu in parked)
+        job, more = advance(job, Sample(node="gpu-07", at=at, gpus=small, io_bytes=1e9), RULES)
+        events += more
+    assert "alert" not in kinds(events)
 
 
 def test_gpus_of_other_jobs_on_the_node_do_not_hide_a_hang() -> None:
