@@ -270,6 +270,25 @@ def test_running_is_an_all_clear_that_proves_no_progress() -> None:
     assert "proves no progress" in found.says
 
 
+def test_completing_without_a_process_has_ended_well_and_else_says_nothing_of_why() -> None:
+    ending = Job(id="1", state="COMPLETING", exit_code="0:0", nodes=NODES)
+    (found,) = run("JOB-STATE", ending, LOOK, saw={RankProcess: NODES})
+    assert (found.role, found.subtype, found.strength) == (Role.ROOT, "completed", Strength.STRONG)
+    assert "no process of it is left" in found.says
+    blind = run("JOB-STATE", ending, LOOK, saw={RankProcess: NODES[:1]})
+    lives = run("JOB-STATE", ending, LOOK, *ranks(), saw={RankProcess: NODES})
+    limit = run("JOB-STATE", replace(ending, reason="TimeLimit"), LOOK, saw={RankProcess: NODES})
+    killed = run("JOB-STATE", replace(ending, exit_code="0:15"), LOOK, saw={RankProcess: NODES})
+    for told in (blind, lives, limit, killed):
+        assert [f.role for f in told] == [Role.CONTEXT]
+
+
+def test_ranks_that_are_gone_while_slurm_ends_the_job_accuse_nobody() -> None:
+    ending = Job(id="48213", state="COMPLETING")
+    found = run("PROC-GONE", *ranks(skip=(12,)), ending, LOOK, saw={RankProcess: NODES})
+    assert [f.role for f in found] == [Role.CONSEQUENCE]
+
+
 def test_states_of_other_causes_and_two_different_jobs_are_left_alone() -> None:
     assert run("JOB-STATE", Job(id="1", state="NODE_FAIL")) == []
     assert run("JOB-STATE", Job(id="1", state="OUT_OF_MEMORY")) == []

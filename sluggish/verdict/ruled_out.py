@@ -44,7 +44,9 @@ def _entry(question: Question, case: Case) -> RuledOut | None:
         return None  # everybody joined and nobody finished: what this looks like is the fabric
     if question.id == "crash" and not _log_is_whole(case):
         return None
-    says = (_SPAN.sub("", f.says) for f in _all_clear(question, case))
+    says = [_SPAN.sub("", f.says) for f in _all_clear(question, case)]
+    if question.cause is Cause.NOT_RUNNING and not says:
+        return None  # a job that Slurm ends or has ended is not one that runs
     why = "; ".join(dict.fromkeys(says)) or _plain(question)
     nodes = len(case.look.nodes)
     coverage = f"{nodes} of {nodes} nodes"
@@ -64,7 +66,6 @@ def _all_clear(question: Question, case: Case) -> list[Finding]:
 
 def _plain(question: Question) -> str:
     return {
-        Cause.NOT_RUNNING: "Slurm says that it runs",
         Cause.NODE_DOWN: "no node is down, silent to Slurm or was booted since the job started",
         Cause.GPU_FAULT: "no fatal Xid, all GPUs answer",
         Cause.IB_FAULT: "all host ports in use are Active",

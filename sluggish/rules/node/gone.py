@@ -12,7 +12,7 @@ from sluggish.facts.derived import Look, Onset, PhaseFact
 from sluggish.facts.host import NodeIdentity, ProcessDelta, RankProcess
 from sluggish.facts.log import LogSign, NcclInit
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
-from sluggish.job import NodeState
+from sluggish.job import Job, NodeState, current
 from sluggish.rules.node.reboot import booted_late
 
 SKEW = timedelta(seconds=60)
@@ -34,7 +34,7 @@ class _Missing:
     "PROC-GONE",
     family=Family.PROCESS,
     needs=(RankProcess,),
-    wants=(NcclInit, RankRecord, LogSign, NodeIdentity, NodeState, Look, Onset, PhaseFact),
+    wants=(NcclInit, RankRecord, LogSign, NodeIdentity, NodeState, Job, Look, Onset, PhaseFact),
 )
 def proc_gone(view: View) -> Iterator[Finding]:
     """The process of a rank has ended or is a zombie while the others are still there."""
@@ -47,6 +47,8 @@ def proc_gone(view: View) -> Iterator[Finding]:
         over = len(missing) > ENDED_SHARE * whole and len(missing) > 1
         torn = onset is not None and onset.teardown_at is not None
         refused = {s.rank for s in view.all(LogSign) if s.kind == "gloo_size_mismatch"}
+        job = current(view.all(Job))
+        torn = torn or (job is not None and job.state == "COMPLETING")  # Slurm ends it just now
         torn = torn or any(m.rank in refused for m in missing)  # Gloo ends whom its peer overfills
         role = Role.CONTEXT if over else Role.CONSEQUENCE if torn else Role.ROOT
         if role is Role.ROOT and _starting(view):  # never seen: not started is as likely as gone

@@ -1,8 +1,11 @@
 """JOB-STATE: what Slurm says of the job."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from sluggish.causes import Family
+from sluggish.facts.derived import Look
+from sluggish.facts.host import RankProcess
 from sluggish.facts.log import SlurmMessage
 from sluggish.findings import Finding, Role, Strength, View, rule
 from sluggish.job import Job, current
@@ -28,7 +31,7 @@ OF_A_LOG = {
 """What a line in the job's own log says of its end."""
 
 
-@rule("JOB-STATE", family=Family.SLURM, needs=(Job, SlurmMessage))
+@rule("JOB-STATE", family=Family.SLURM, needs=(Job, SlurmMessage), wants=(RankProcess, Look))
 def job_state(view: View) -> Iterator[Finding]:
     """Slurm says that the job waits, has ended, or runs.
 
@@ -42,7 +45,11 @@ def job_state(view: View) -> Iterator[Finding]:
     if job is None or not job.state or len({j.id.split("+")[0] for j in jobs}) > 1:
         return
     state = job.state.upper()
-    if state in ALIVE or state == "COMPLETING":
+    if state == "COMPLETING" and _has_ended_well(view, job):
+        left = "no process of it is left on its nodes, which are not free yet (an epilog, mostly)"
+        found = _finding(job, "completed", Strength.STRONG)
+        yield replace(found, says=f"{found.says}: {left}")
+    elif state in ALIVE or state == "COMPLETING":
         yield _running(job, state)
     elif state in WAITING:
         requeued = bool(job.restarts) or state.startswith("REQUEUE") or _was_requeued(jobs)
@@ -68,6 +75,15 @@ def _by_log(view: View) -> Iterator[Finding]:
             says=f"Slurm ended it {words}: that says how it ended, not why it stood",
             quote=message.line, source="job log", subtype=OF_A_LOG[message.kind],
         )  # fmt: skip
+
+
+def _has_ended_well(view: View, job: Job) -> bool:
+    """COMPLETING hides how it ended; a time limit too ends with 0:0, but then it is the reason."""
+    look = view.one(Look)
+    if look is None or not look.nodes:
+        return False
+    seen = all(view.saw(RankProcess, node) for node in look.nodes)
+    return seen and not view.all(RankProcess) and job.exit_code == "0:0" and not job.reason
 
 
 def _was_requeued(jobs: tuple[Job, ...]) -> bool:
