@@ -78,6 +78,8 @@ def test_a_launch_that_outlives_a_dead_rank_is_unfit(launch: str, better: str) -
         "export SLURM_KILL_BAD_EXIT=1\nsrun python t.py",
         "L='srun -K -n 16'\n$L python t.py",
         "srun --ntasks=1 nvidia-smi -L",
+        'ARGS=(\n  -K\n  --mpi=pmix\n)\nsrun "${ARGS[@]}" python t.py',
+        "srun $ARGS --ntasks 8 python t.py",
         "# srun python t.py",
         "echo 'srun python t.py'",
         "cat <<EOF\nsrun python t.py\nEOF",
@@ -85,6 +87,12 @@ def test_a_launch_that_outlives_a_dead_rank_is_unfit(launch: str, better: str) -
 )
 def test_a_launch_that_ends_or_is_none_is_fit(launch: str) -> None:
     assert fit(notes(launch)), said(launch)
+
+
+def test_options_in_a_variable_from_elsewhere_are_told_as_not_seen() -> None:
+    (note, *_) = [n for n in notes("srun $ARGS python t.py") if n.line]
+    assert not note.unfit
+    assert "(what $ARGS holds is not seen here)" in note.says
 
 
 @pytest.mark.parametrize(

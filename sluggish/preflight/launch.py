@@ -45,7 +45,7 @@ def _bare(command: Command, script: Script) -> list[str]:
 def _options(words: tuple[str, ...] | list[str]) -> list[str]:
     """srun's own words, up to the program that it starts."""
     for at, word in enumerate(words[1:], 1):
-        if word.startswith("-"):
+        if word.startswith(("-", "$")):
             continue
         value_of = words[at - 1].startswith("-") and "=" not in words[at - 1] and at > 1
         if not value_of or PROGRAMS.match(word.rpartition("/")[2]):
@@ -68,6 +68,9 @@ def kill(script: Script) -> Iterator[Note]:
         flags = [w for w in own if re.match(r"(?:--kill-on-bad-exit(?:=.*)?|-K\d?)\Z", w)]
         if flags and not flags[-1].endswith("0"):
             continue
+        hidden = [word for word in own if word.startswith("$")]
+        if hidden and _KILLS.search(script.text):
+            continue  # `srun "${ARGS[@]}" ...`: it stands in what the variable holds
         raw = command.raw
         for flag in flags:
             raw = raw.replace(f" {flag}", "", 1)
@@ -75,13 +78,20 @@ def kill(script: Script) -> Iterator[Note]:
         if "srun" not in raw:
             better = "export SLURM_KILL_BAD_EXIT=1"
         yield Note(
-            unfit=True,
+            unfit=not hidden,
             line=command.line,
-            says="srun without --kill-on-bad-exit: when one rank dies the step runs on and all "
+            says=f"srun without --kill-on-bad-exit{_unseen(hidden)}: when one rank dies the step runs on and all "
             "others wait for it, until a timeout or the end of the allocation (unless slurm.conf "
             "has KillOnBadExit=1)",
             better=(better,),
         )
+
+
+_KILLS = re.compile(r"--kill-on-bad-exit(?!=0)|(?:^|[\s(\"'])-K1?(?=[\s)\"']|$)", re.MULTILINE)
+
+
+def _unseen(hidden: list[str]) -> str:
+    return f" (what {safe(hidden[0], 40)} holds is not seen here)" if hidden else ""
 
 
 _EPOCH = re.compile(
