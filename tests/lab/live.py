@@ -18,6 +18,8 @@ A_NODE = 2
 QUIET_S = 2.5
 """Longer than train.py's watchdog: the dumps are there."""
 LIMIT_S = 60
+LOOK_LIMIT_S = 120
+"""On a machine that does much else; a look takes about 7 s."""
 WAYS: dict[str, tuple[str | None, list[str]]] = {
     "root": (None, ["--transport", "ssh"]),
     "owner": ("alice", ["--transport", "ssh"]),
@@ -205,4 +207,9 @@ def looks(job: Job, *ways: str) -> dict[str, Told]:
     began = time.monotonic()
     argv = ["diagnose", "--job", job.id, "--window", "3", "--json"]
     at_work = {way: sluggish(job.lab, [*argv, *WAYS[way][1]], WAYS[way][0]) for way in ways or WAYS}
-    return {way: told(process, began) for way, process in at_work.items()}
+    try:
+        return {way: told(process, began, LOOK_LIMIT_S) for way, process in at_work.items()}
+    finally:
+        for process in at_work.values():
+            if process.poll() is None:  # another one has failed
+                cluster.end(process)
