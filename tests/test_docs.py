@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from sluggish.catalog import data, gpu_models, xid
 from sluggish.causes import EXIT_CODES, SUBTYPES, Cause, Family
 from sluggish.probes import PROBES
 from sluggish.rules import RULES
@@ -60,6 +61,46 @@ def test_links_in_the_docs_lead_to_files() -> None:
 def test_the_bundle_format_names_every_probe() -> None:
     text = (DOCS / "bundle-format.md").read_text()
     assert [probe.ID for probe in PROBES if f"`{probe.ID}`" not in text] == []
+
+
+def _covered() -> dict[str, list[str]]:
+    """Table of docs/coverage.md -> its entries."""
+    text = (DOCS / "coverage.md").read_text().partition("## The catalogue")[2]
+    rows = re.findall(r"^\| ([\w ,.]+) \| (\d+) \| (.*) \|$", text, re.MULTILINE)
+    found = {name: entries.split(", ") for name, _, entries in rows}
+    assert {name: len(entries) for name, entries in found.items()} == {
+        name: int(count) for name, count, _ in rows
+    }
+    return found
+
+
+def test_the_coverage_page_lists_every_rule_and_its_question() -> None:
+    """Written by `scripts/coverage` from a run: here only that nothing is missing from it."""
+    text = (DOCS / "coverage.md").read_text()
+    listed = re.findall(r"^\| \[([A-Z0-9-]+)\]\([^)]*\) \| (\w+) \|", text, re.MULTILINE)
+    question = {rule: q.id for q in tree.TREE for rule in q.listens}
+    assert dict(listed) == question, "run scripts/coverage"
+    assert len(listed) == len(RULES)
+    assert "**uncovered**" not in text
+
+
+def test_the_coverage_page_lists_every_entry_of_the_catalogue() -> None:
+    bits = {f"{word}.{bit}" for word, classes in xid._xid_file()["xid74"]["bits"].items()
+            for found in classes.values() for bit in found}  # fmt: skip
+    adapter = data.read("mlx5.yaml")
+    wanted = {
+        "Xid": {str(code) for code in xid._xids()},
+        "SXid": {str(code) for code in xid._sxids()},
+        "Xid 74, word.bit": bits,
+        "recovery action": {str(row["number"]) for row in xid._xid_file()["recovery_action"]},
+        "GPU model": {model.name for model in gpu_models.models()},
+        "completion status": {str(code) for code in adapter["completion_status"]},
+        "vendor code": {str(code) for code in adapter["vendor_error"]},
+        "NCCL bug": {bug["id"] for bug in data.read("nccl.yaml")["bugs"]},
+    }
+    assert {name: set(found) for name, found in _covered().items()} == wanted, (
+        "run scripts/coverage"
+    )
 
 
 def test_the_screen_of_the_readme_is_real_output():
