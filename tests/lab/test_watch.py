@@ -121,6 +121,9 @@ def test_a_hang_is_noticed_and_diagnosed_while_it_lasts(lab: Lab, tmp_path: Path
     document = json.loads(told.read_text())
     assert (document["job"], document["exit_code"]) == (job.id, 12)
     assert document["verdict"]["culprits"][0]["node"] == job.node(2)
+    kept = json.loads(lab.exec("login", ["sluggish", "history", "--json"], check=True).stdout)
+    for kind in ("alerts", "looks"):
+        assert job.id in {one["job"] for one in kept[kind]}
 
 
 @contextmanager
