@@ -53,7 +53,7 @@ Cloud = Annotated[
 ]
 Sudo = Annotated[bool, typer.Option("--sudo", help="Read the kernel log through sudo -n.")]
 Poke = Annotated[
-    bool, typer.Option("--poke", help="Also what touches the job: py-spy stacks, NCCL RAS.")
+    bool, typer.Option("--poke", help="Also what touches the job: recorder pipes, py-spy, RAS.")
 ]
 
 
@@ -274,6 +274,10 @@ def watch(
     webhook: Annotated[
         str | None, typer.Option("--webhook", metavar="URL", help="Post JSON there on an alert.")
     ] = None,
+    prometheus: Annotated[
+        str | None,
+        typer.Option("--prometheus", metavar="URL", help="DCGM's metrics instead of sessions."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Events as lines of JSON.")] = False,
     cloud: Cloud = False,
     transport: Way = None,
@@ -288,7 +292,7 @@ def watch(
     wanted = order(
         jobs=job or (), user=user, partition=partition, transport=transport, interval=interval,
         notice=notice, alert=alert, execute=execute, webhook=webhook, as_json=as_json, cloud=cloud,
-        sudo=sudo,
+        sudo=sudo, prometheus=prometheus,
     )  # fmt: skip
     raise typer.Exit(run(wanted, load().config))
 

@@ -152,6 +152,8 @@ def _ask_nodes(
     )
     notes.total = len(view.nodes)
     notes.say(f"asking {len(view.nodes)} nodes ({fold(view.nodes)}) over {transport.name}")
+    if wanted.poke:
+        notes.say(POKED)
 
     def tell(event: Progress, made: Evidence | None) -> None:
         notes.of_node(event, made, look.clocks.get(event.node))
@@ -166,6 +168,12 @@ def _ask_nodes(
         _ask_ras(wanted, look, ask, transport, notes)
     finally:
         transport.close()
+
+
+POKED = (
+    "--poke touches the ranks: a byte into each recorder's pipe (it writes its dump), py-spy stops"
+    " each for a moment, NCCL RAS is asked"
+)
 
 
 def _ask_ras(wanted: Wanted, look: Look, ask: Ask, transport: Transport, notes: Notes) -> None:

@@ -274,6 +274,10 @@ look() {
     now
     FIRST=$NOW
     many a $PAIRS
+    if [ -n "$POKE" ] && wanted flight_recorder; then
+        find_groups
+        pipes
+    fi
     GPU=
     if wanted nvidia_smi; then
         start nvidia_smi p_nvidia_smi
@@ -299,9 +303,9 @@ look() {
         SAMPLED=yes
     fi
     [ -n "$RAS" ] && ras a
-    if [ -n "$LOGS" ] || wanted flight_recorder; then find_groups; fi
+    if [ -z "$POKED" ] && { [ -n "$LOGS" ] || wanted flight_recorder; }; then find_groups; fi
     logs
-    wanted flight_recorder && dumps
+    wanted flight_recorder && dumps_written && dumps
     [ -n "$POKE" ] && stacks
     if [ "$WINDOW_CS" -gt 0 ]; then
         now

@@ -222,37 +222,3 @@ dumps() {
     [ "$seen" -le "$MOST_DUMPS" ] || said flight_recorder "" "" truncated "" \
         "more than $MOST_DUMPS dumps lie here: the others were not read"
 }
-
-# -- what touches the job, only when told ----------------------------------------------------------
-
-p_ras() { # the port of a rank's own environment; the host is always this one
-    SLUGGISH_RAS_PORT=
-    for p in $(job_pids); do
-        port=$(variable "$p" NCCL_RAS_ADDR)
-        port=${port##*:}
-        case $port in '' | *[!0-9]* | ??????*) continue ;; esac
-        SLUGGISH_RAS_PORT=$port
-        break
-    done
-    p_nccl_ras
-}
-ras() { # SAMPLE
-    wanted nccl_ras || return 0
-    start "ras$1" p_ras
-    finish "ras$1" nccl_ras "$1"
-}
-stacks() {
-    command -v py-spy >/dev/null 2>&1 || {
-        said stacks "" "" 'not found' "" "no py-spy here"
-        return
-    }
-    start ranks ranks
-    wait_for ranks $((NOW + PROBE_CS)) || end ranks
-    cp "$T/ranks.out" "$T/pids" 2>/dev/null
-    rm -f "$T"/ranks.* 2>/dev/null
-    while read -r pid; do
-        FILES=$((FILES + 1))
-        start "f$FILES" as_owner py-spy dump --nonblocking --pid "$pid"
-        finish "f$FILES" stacks "" "$pid"
-    done <"$T/pids"
-}

@@ -120,7 +120,9 @@ def procs(lab: Lab, job: str, **more: Any) -> tuple[str | None, str]:
     """Error of the rank processes, and for each command line what found it."""
     (found,) = answer(lab, job=job, probes=("rank_procs",), **more)
     text = found.content.decode()
-    told = re.findall(r"/source <==\n(\w+)\n==> \S+/cmdline <==\n(.*)", text)
+    told = re.findall(
+        r"/source <==\n(\w+)\n(?:==> \S+/mounts <==\nown\n)?==> \S+/cmdline <==\n(.*)", text
+    )
     return found.error, "\n".join(f"{line.strip()} ({source})" for source, line in told)
 
 
@@ -513,7 +515,7 @@ def piped(lab: Lab) -> Iterator[str]:
         for n in range(5)
     ]  # fmt: skip
     try:
-        cluster.wait_for(lambda: procs(lab, "4712")[1].count("\nRANK=") >= 5, 10, "the ranks")
+        cluster.wait_for(lambda: procs(lab, "4712")[1].count("(environment)") >= 5, 10, "the ranks")
         yield base
     finally:
         for rank in ranks:
