@@ -5,11 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sluggish.correlate.timeline import onset, step_pace
+from sluggish.correlate.timeline import look, onset, step_pace
+from sluggish.evidence.model import Bundle
 from sluggish.facts.collective import Wait, WatchdogTimeout
 from sluggish.facts.derived import Look
 from sluggish.facts.log import Progress, SlurmMessage
 from sluggish.facts.store import Facts
+from sluggish.job import Job
 
 T = datetime(2026, 11, 24, 3, 0, tzinfo=UTC)
 LOOK = Look(
@@ -37,6 +39,14 @@ def timeout(seconds: float, ran_ms: int) -> WatchdogTimeout:
         node=None, rank=1, group_rank=None, group=None, at=at(seconds), seq=5, op="ALLREDUCE",
         ran_ms=ran_ms,
     )  # fmt: skip
+
+
+def test_of_a_job_that_ends_the_nodes_are_those_that_were_asked():
+    """Slurm lists a node no more once it is free; what was seen there still counts."""
+    asked = Bundle(nodes=("n1", "n2"))
+    ending = Job(id="7", state="COMPLETING", nodes=("n2",))
+    assert look(asked, facts(ending)).nodes == ("n1", "n2")
+    assert look(asked, facts(replace(ending, state="RUNNING"))).nodes == ("n2",)
 
 
 @pytest.mark.parametrize("count", [3, 39, 40, 41, 200])

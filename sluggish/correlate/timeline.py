@@ -54,7 +54,9 @@ def _clocked(facts: Facts, nodes: tuple[str, ...]) -> bool:
 def _nodes(bundle: Bundle, facts: Facts, job: Job | None) -> tuple[str, ...]:
     """Slurm's list first; else who was asked; else who appears in the evidence."""
     if job and job.nodes:
-        return job.nodes
+        # of a job that ends it lists those alone that are not free yet
+        asked = bundle.nodes if job.state == "COMPLETING" else ()
+        return tuple(dict.fromkeys((*asked, *job.nodes)))
     if bundle.nodes:
         return bundle.nodes
     seen = {item.node for item in bundle.evidence if item.node}
