@@ -120,8 +120,8 @@ def test_a_loader_on_storage_that_does_not_answer(lab: Lab) -> None:
     node = LEFT[1]
     data = storage.mount(lab, node)
     try:
-        for number in range(8):
-            lab.sh(node, f"head -c 100000 /dev/urandom >{data}/alice/shard{number}")
+        # more than the loader can read, and the kernel keep, between forgetting and stopping
+        lab.sh(node, f"cd {data}/alice && head -c 38M /dev/zero | split -b 128K -a 4 -d - shard")
         with live.running(lab, "loader", 3, LEFT) as job:
             storage.hang(lab, node)
             try:

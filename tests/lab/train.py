@@ -66,10 +66,9 @@ class Shards(IterableDataset):
     """Batches without end, each read from storage by the loader's worker."""
 
     def __iter__(self) -> Iterator[torch.Tensor]:
-        number = 0
         while True:
-            number = (number + 1) % 8
-            yield torch.tensor(list(DATA.joinpath(f"shard{number}").read_bytes()[:64])).float()
+            for shard in sorted(DATA.glob("shard*")):
+                yield torch.tensor(list(shard.read_bytes()[:64])).float()
 
 
 def batches() -> Iterator[torch.Tensor]:
