@@ -32,7 +32,9 @@ class Ssh:
     user: str | None = None
     config: str | None = None
     """An ssh_config instead of the user's own."""
-    connect_s: float = 6.0
+    connect_s: float = 3.0
+    """For TCP alone, which a living kernel answers in milliseconds (a lost packet goes again after
+    1 s): what one dead node costs a look."""
     workers: int = 32
     """Handshakes at one time; more only delays the first answer."""
     rate: float = 50.0

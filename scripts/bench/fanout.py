@@ -1,12 +1,13 @@
 """How long many nodes take to answer: our SSH beside clush and pdsh, on real sshds in the lab.
 
     scripts/lab install
-    sudo .venv/bin/python scripts/bench/fanout.py [-n 16,64,256] [-f 32] [-r 3] [--lasts 2]
+    sudo .venv/bin/python scripts/bench/fanout.py [-n 16,64,256] [-f 32] [-r 3] [--lasts 2] [--node]
 
 All three send the same script to the same sshds, which allow one key exchange alone, with the same
 fan-out. A name is an alias of one of 16 nodes. Rounds are interleaved; times are medians, the
 program's own start included; memory is the highest sum of PSS over its processes, taken in a round
 of its own. `first` is the first complete answer. The network's round trip is nothing here.
+`--node` takes the real script of a look, all probes, window 0.
 """
 
 import argparse
@@ -21,9 +22,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
 
 from lab import cluster
+
+from sluggish.probes import PROBES
+from sluggish.reach.model import Ask
+from sluggish.reach.script import build
 
 NODES = 16
 ONE_KEX = "KexAlgorithms curve25519-sha256,curve25519-sha256@libssh.org\n"
@@ -134,12 +139,15 @@ def main() -> None:
     parser.add_argument("-n", default="16,64,256", help="numbers of connections")
     parser.add_argument("-f", type=int, default=32, help="fan-out")
     parser.add_argument("-r", type=int, default=3, help="rounds")
+    parser.add_argument("--node", action="store_true", help="the real script of a look")
     parser.add_argument("--lasts", type=float, default=0, help="seconds that the script waits")
     told = parser.parse_args()
     lab = cluster.up(NODES, sshd_config=ONE_KEX, hcas=0)
     try:
         lab.path("ctl", PLACE).mkdir()
-        look = f"{LOOK}sleep {told.lasts}\necho {END} $(hostname)\n"
+        ask = Ask(uid=5001, user="alice", window_s=0.0)
+        what = build(ask, "0" * 32, PROBES).decode() if told.node else LOOK
+        look = f"{what}sleep {told.lasts}\necho {END} $(hostname)\n"
         lab.path("ctl", f"{PLACE}/look").write_text(look)
         print("nodes peer       wall s (range)    first s   cpu s  PSS MB  / ours")
         for count in map(int, told.n.split(",")):

@@ -23,7 +23,7 @@ from sluggish.reach.choose import choose
 from sluggish.reach.model import Transport
 from sluggish.reach.slurm import SlurmView
 from sluggish.reach.srun import NoSrun
-from sluggish.reach.ssh import SshTransport
+from sluggish.reach.ssh import SshTransport, warm_up
 from sluggish.reach.state import NoPlace, free, place, prune
 
 STOPPED = 130
@@ -74,6 +74,8 @@ def _collected(
     own: bool = False,
 ) -> Kept | None:
     with _spool(out.parent) as folder:
+        if wanted.transport in ("auto", "ssh"):
+            warm_up()  # meanwhile Slurm is asked
         way = partial(transport_of, name=wanted.transport, config=config, notes=notes)
         notes.say(f"saving evidence to {out}: do not cancel the job yet")
         taken = take(wanted, folder, way, notes)
