@@ -5,9 +5,10 @@ the last finished ones of each group, and all that is unfinished or point-to-poi
 nearly all of the time that a dump takes, so the rest is cut out of the bytes.
 
 An entry is left out only where its bytes show one entry, a collective, finished, of a group that
-has enough later ones; what is in doubt stays. The reader compares the record ids with the number
-left out and loads the whole dump where they disagree. Entries are told apart by the opcodes that
-PyTorch's pickler (pytorch `torch/csrc/jit/serialization/pickler.cpp`) and Python's write for a
+has enough later ones, and none that closes a coalesced batch: its inner entries never finish and
+stay, and it tells of them. What is in doubt stays. The reader compares the record ids with the
+number left out and loads the whole dump where they disagree. Entries are told apart by the opcodes
+that PyTorch's pickler (pytorch `torch/csrc/jit/serialization/pickler.cpp`) and Python's write for a
 string seen before; dumps of other writers are loaded whole.
 """
 
@@ -15,6 +16,7 @@ import re
 from itertools import chain
 
 WORTH_BYTES = 32_768  # a smaller dump is loaded sooner than it is looked through
+CLOSERS = 16  # names that end so, of operations and of functions in frames
 REFERENCES = 8  # of the newest objects that are referred to: where they were first written
 
 _BINGET = re.compile(rb"h(.)", re.DOTALL)
@@ -34,12 +36,13 @@ def thinned(data: bytes, newest: int, each: int) -> tuple[bytes, int]:
         return data, 0
     is_p2p, group = _get(data, b"is_p2p"), _get(data, b"pg_id")
     after_group, finished = _get(data, b"process_group"), _finished(data)
-    if not (is_p2p and group and after_group and finished):
+    closers = _closers(data)
+    if not (is_p2p and group and after_group and finished) or closers is None:
         return data, 0
     apart = is_p2p + _FALSE_END_NEW
     parts = data.split(apart)
     newer = len(parts) - newest
-    kept = _kept(parts, newer, group + b"K", after_group, finished, each)
+    kept = _kept(parts, newer, group + b"K", after_group, finished, closers, each)
     later = apart.join(chain((parts[i] for i in kept), parts[max(newer, 0) :]))
     head = _head(data, apart, later)
     kept = [i for i in kept if i > head]
@@ -56,7 +59,13 @@ def _code(data: bytes) -> bool:
 
 
 def _kept(
-    parts: list[bytes], newer: int, group: bytes, after: bytes, finished: bytes, each: int
+    parts: list[bytes],
+    newer: int,
+    group: bytes,
+    after: bytes,
+    finished: bytes,
+    closers: list[bytes],
+    each: int,
 ) -> list[int]:
     """Places of the older entries that must stay, the first one apart."""
     seen: dict[int, int] = {}  # local group id -> finished ones that stay
@@ -65,7 +74,13 @@ def _kept(
     for place in range(newer - 1, 0, -1):
         part = parts[place]
         at = part.find(group)
-        if part.count(finished) == 1 and at >= 0 and part[at + length + 1 : at + end] == after:
+        closes = any(closer in part for closer in closers)
+        if (
+            not closes
+            and part.count(finished) == 1
+            and at >= 0
+            and part[at + length + 1 : at + end] == after
+        ):
             local = part[at + length]
             count = seen.get(local, 0)
             if count >= each:
@@ -85,13 +100,32 @@ def _finished(data: bytes) -> bytes:
     return state + completed if state and completed else b""
 
 
+def _closers(data: bytes) -> list[bytes] | None:
+    """Bytes of which one stands in each entry that closes a coalesced batch; None if not known."""
+    at = data.find(b"coalesced")
+    if at < 0:
+        return []
+    name = _get(data, b"profiling_name")
+    found: set[bytes] = set()
+    while at >= 0 and len(found) <= CLOSERS:
+        refers = _reference(data, at + len(b"coalesced"))
+        if refers:
+            found.add(name + refers)
+        at = data.find(b"coalesced", at + 1)
+    return [b"coalesced", *found] if name and len(found) <= CLOSERS else None
+
+
 def _get(data: bytes, word: bytes) -> bytes:
     """The opcode that refers to a string which was memoised where it first stood; empty if not."""
     text = b"X%c\x00\x00\x00%b" % (len(word), word)
     at = data.find(text)
     if at < 0:
         return b""
-    end = at + len(text)
+    return _reference(data, at + len(text))
+
+
+def _reference(data: bytes, end: int) -> bytes:
+    """The opcode that refers to the string that ended here; empty where it was not memoised."""
     if data[end : end + 1] == b"q":
         return b"h" + data[end + 1 : end + 2]
     return b"j" + data[end + 1 : end + 5] if data[end : end + 1] == b"r" else b""
