@@ -296,6 +296,7 @@ class SshTransport:
                 raise NotForUs(DEAD_HOME)
             warm_up()
             home = home_that_answers()
+            _load()
             self._dead_home = home is None
             if home is None:  # paramiko looks for keys there whatever it is told
                 raise NotForUs(DEAD_HOME)
@@ -340,8 +341,12 @@ def warm_up() -> None:
     threading.Thread(target=_load, daemon=True).start()
 
 
+_loading = threading.Lock()
+
+
 def _load() -> None:
-    with suppress(ImportError):  # whoever connects will say so
+    """One thread at a time: of modules that import one another two threads get half a one."""
+    with _loading, suppress(ImportError):  # whoever connects will say so
         import fabric
 
         del fabric
