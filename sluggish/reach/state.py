@@ -65,6 +65,8 @@ def folders(env: Mapping[str, str], configured: str | None = None) -> tuple[Path
     home = env.get("HOME", "")
     base = env.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home.startswith("/") else "")
     first = configured or env.get("SLUGGISH_STATE") or (f"{base}/sluggish" if base else "")
+    if first.startswith("~/") and home.startswith("/"):
+        first = home + first[1:]
     local = [f"/var/tmp/sluggish-{os.getuid()}", f"/tmp/sluggish-{os.getuid()}"]
     return tuple(Path(one) for one in (first, *local) if one.startswith("/"))
 

@@ -142,8 +142,11 @@ def test_a_disk_that_takes_nothing_is_one_line_after_the_verdict(lab: Lab, job: 
             ]
             assert REFUSES[db] in said[0]
         assert len(ledger(lab, brim, "alice")["looks"]) == 1
+        # and so is one in a folder where the reader may not write
+        lab.sh("login", "cp /tmp/brim/history.db /tmp/theirs && chmod 644 /tmp/theirs/history.db")
+        assert len(ledger(lab, "/tmp/theirs/history.db", "alice")["looks"]) == 1
     finally:
-        lab.sh("login", "cd /tmp; umount -n full ro brim; rmdir full ro brim theirs")
+        lab.sh("login", "cd /tmp; umount -n full ro brim; rm -rf full ro brim theirs")
 
 
 def test_shared_storage_is_said_and_dead_storage_does_not_hold_the_verdict(

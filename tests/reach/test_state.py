@@ -35,6 +35,7 @@ def test_the_folders_in_their_order() -> None:
     assert state.folders({**home, "XDG_STATE_HOME": "/x"})[0] == Path("/x/sluggish")
     assert state.folders({**home, "SLUGGISH_STATE": "/s"})[0] == Path("/s")
     assert state.folders({**home, "SLUGGISH_STATE": "/s"}, "/c")[0] == Path("/c")
+    assert state.folders(home, "~/kept")[0] == Path("/home/a/kept")
     assert state.folders({"HOME": "relative"}) == local
 
 
