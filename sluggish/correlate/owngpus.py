@@ -23,13 +23,18 @@ def own_gpus(facts: Facts, places: Sequence[Place]) -> Iterator[OwnGpus]:
     of that share and on no other. A card that is gone from every listing shifts the numbers of the
     others: all that Slurm has configured must be there.
     """
+    every, configured = _addresses(facts), {s.node: s.gpus for s in facts.all(NodeState)}
+    used: dict[str | None, set[str]] = {}
+    for place in places:
+        if place.gpu_pci:
+            used.setdefault(place.node, set()).add(place.gpu_pci)
     for node, numbers in _numbers(facts).items():
-        every = _addresses(facts, node)
-        if not every or len(every) != _configured(facts, node) or max(numbers) >= len(every):
+        here = sorted(every.get(node, ()))
+        if not here or len(here) != configured.get(node) or max(numbers) >= len(here):
             continue
-        mine = tuple(every[n] for n in sorted(numbers))
-        used = {p.gpu_pci for p in places if p.node == node and p.gpu_pci}
-        if used <= set(mine) and (used or len(mine) == len(every)):
+        mine = tuple(here[n] for n in sorted(numbers))
+        seen = used.get(node, set())
+        if seen <= set(mine) and (seen or len(mine) == len(here)):
             yield OwnGpus(node=node, pci=mine)
 
 
@@ -39,8 +44,11 @@ def with_the_last(places: tuple[Place, ...], own: Sequence[OwnGpus]) -> tuple[Pl
     A GPU that left the bus lists no process any more: nothing else ties its rank to it.
     """
     given: dict[int, str] = {}
+    by_node: dict[str | None, list[Place]] = {}
+    for place in places:
+        by_node.setdefault(place.node, []).append(place)
     for gpus in own:
-        here = [p for p in places if p.node == gpus.node]
+        here = by_node.get(gpus.node, [])
         free = set(gpus.pci) - {p.gpu_pci for p in here}
         without = [p for p in here if p.gpu_pci is None]
         if len(here) == len(gpus.pci) and len(free) == len(without) == 1:
@@ -64,18 +72,16 @@ def _numbers(facts: Facts) -> dict[str, set[int]]:
     return found
 
 
-def _addresses(facts: Facts, node: str) -> list[str]:
-    """All GPUs of the node that any listing or error names, in the order of the bus.
+def _addresses(facts: Facts) -> dict[str | None, set[str]]:
+    """Node -> all GPUs that any listing or error names; in order of the bus when sorted.
 
-    Empty where MIG is on: Slurm then counts instances.
+    A node with MIG is left out: Slurm counts instances there.
     """
-    if any(gpu.mig for gpu in facts.all(Gpu) if gpu.node == node):
-        return []
-    counts = [c for c in facts.all(GpuCount) if c.node == node]
-    told = {pci for count in counts for pci in (*count.pci, *count.dead)}
-    told |= {f.pci for f in facts.all(SmiFailure) if f.node == node and f.pci}
-    return sorted(told)
-
-
-def _configured(facts: Facts, node: str) -> int | None:
-    return next((s.gpus for s in facts.all(NodeState) if s.node == node), None)
+    found: dict[str | None, set[str]] = {}
+    for count in facts.all(GpuCount):
+        found.setdefault(count.node, set()).update((*count.pci, *count.dead))
+    for failure in facts.all(SmiFailure):
+        if failure.pci:
+            found.setdefault(failure.node, set()).add(failure.pci)
+    sliced = {gpu.node for gpu in facts.all(Gpu) if gpu.mig}
+    return {node: told for node, told in found.items() if node not in sliced}

@@ -53,6 +53,8 @@ def _rival(
         for finding in case.findings:
             if finding.rule not in other.listens or finding.role is not Role.ROOT:
                 continue
+            if finding.strength is not Strength.WEAK:
+                continue  # that one contradicts, or follows
             if finding.node in places and (missing := holes(other, case).get(finding.node or "")):
                 probe = NAMES.get(missing[0][0], missing[0][0])
                 return f"not ruled out: {other.cause} ({probe} of {finding.node} not seen)"

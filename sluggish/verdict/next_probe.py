@@ -147,12 +147,8 @@ def _seen_only(findings: Sequence[Finding]) -> str | None:
 
 def _mute(case: Case) -> str | None:
     """A node that nobody reaches while others answer: whether it lives goes before its ranks."""
-    mute = [
-        node
-        for node in case.look.nodes
-        if is_node_name(node)
-        and any(g.node == node and g.why.startswith("unreachable") for g in case.facts.gaps)
-    ]
+    gone = {gap.node for gap in case.facts.gaps if gap.why.startswith("unreachable")}
+    mute = [node for node in case.look.nodes if node in gone and is_node_name(node)]
     if not mute or len(mute) == len(case.look.nodes):
         return None
     where = fold(mute)
