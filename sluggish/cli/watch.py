@@ -22,10 +22,12 @@ from sluggish.cli.notes import Notes
 from sluggish.config import Config
 from sluggish.evidence.source import EvidenceError
 from sluggish.probes import PROBES
-from sluggish.reach import jobs, notify, slurm
+from sluggish.reach import jobs, notify, paths, prometheus, slurm
+from sluggish.reach.prometheus import Answer
 from sluggish.reach.state import folders
 from sluggish.reach.stream import Clock, Streams
 from sluggish.text import safe
+from sluggish.watch import dcgm
 from sluggish.watch.follow import ALIVE, WAITS, Follow
 from sluggish.watch.state import Event, Rules
 
@@ -55,6 +57,7 @@ class Order:
     cloud: bool = False
     sudo: bool = False
     poll_s: float = POLL_S
+    prometheus: str | None = None
 
     @property
     def finds(self) -> bool:
@@ -89,6 +92,9 @@ class _Watch:
         )  # fmt: skip
         self._slurm: queue.SimpleQueue[tuple[float, Any, Any]] = queue.SimpleQueue()
         self._stop = threading.Event()
+        self._metrics: queue.SimpleQueue[tuple[float, Answer]] = queue.SimpleQueue()
+        self._site = dcgm.Site()
+        self._silent = ""
         self._waiting: dict[str, str] = {}
         """Jobs that do not run yet, or not any more, with the state Slurm gave them."""
         self.code = 0
@@ -104,6 +110,8 @@ class _Watch:
         for job in list(self._waiting):
             self._begin(job, first=True)
         threading.Thread(target=self._ask_slurm, daemon=True).start()
+        if self._order.prometheus is not None:
+            threading.Thread(target=self._ask_prometheus, daemon=True).start()
 
     @property
     def done(self) -> bool:
@@ -132,11 +140,13 @@ class _Watch:
             self._ended(job, told.state or "GONE")
             return
         raw = told.raw_id or told.id
-        way = transport_of(
-            view, name=self._order.transport or self._config.transport,
-            config=self._config, notes=self._notes,
-        )  # fmt: skip
-        way.quiet_s = 4 * self._order.rules.every_s + 5.0
+        way = None
+        if self._order.prometheus is None:
+            way = transport_of(
+                view, name=self._order.transport or self._config.transport,
+                config=self._config, notes=self._notes,
+            )  # fmt: skip
+            way.quiet_s = 4 * self._order.rules.every_s + 5.0
         self.follow.begin(
             job,
             raw_id=raw,
@@ -147,7 +157,7 @@ class _Watch:
             transport=way,
         )
         nodes = f"{len(view.nodes)} node{'s' * (len(view.nodes) != 1)}"
-        says = f"{safe(told.name or '', 40)} on {nodes} by {way.name}"
+        says = f"{safe(told.name or '', 40)} on {nodes} by {way.name if way else 'Prometheus'}"
         self._tell(Event(kind="watched", at=self._clock(), job=job, says=says))
 
     # -- the loop
@@ -155,6 +165,8 @@ class _Watch:
     def step(self) -> None:
         """A moment of listening, then what it brought."""
         self.follow.step(0.5)
+        while not self._metrics.empty():
+            self._metered(self._metrics.get())
         while not self._slurm.empty():
             asked_at, told, found = self._slurm.get()
             self.follow.slurm(told, asked_at)
@@ -185,6 +197,26 @@ class _Watch:
                 next_find = time.monotonic() + FIND_S
                 found = jobs.running(self._order.user, self._order.partition)
             self._slurm.put((asked_at, told, found))
+
+    def _ask_prometheus(self) -> None:
+        """Runs beside the loop. The logs of jobs whose GPUs are quiet are sized as well."""
+        while not self._stop.wait(self._order.rules.every_s):
+            answer = prometheus.ask(self._order.prometheus or "")
+            for followed in list(self.follow.jobs.values()):
+                if followed.state.quiet_since is not None and followed.uid is not None:
+                    followed.size = _sized(followed.logs, followed.uid)
+            self._metrics.put((self._clock(), answer))
+
+    def _metered(self, told: tuple[float, Answer]) -> None:
+        at, answer = told
+        if answer.problem != self._silent:
+            self._silent = answer.problem
+            kind = "prometheus silent" if answer.problem else "prometheus back"
+            self._tell(Event(kind=kind, at=at, says=answer.problem or "it answers again"))
+        if not answer.problem:
+            samples, xids = dcgm.samples(answer, self._site, at)
+            self.follow.feed(samples, xids)
+            self.follow.unseen(max(30.0, 4 * self._order.rules.every_s))
 
     def _after_slurm(self, told: Any, found: Any) -> None:
         for one in found or ():
@@ -319,6 +351,16 @@ def look(wanted: Wanted, order: Order, config: Config) -> tuple[int, Diagnosis |
     return code, diagnosis, str(kept.path)
 
 
+def _sized(logs: Sequence[str], uid: int) -> tuple[float, float] | None:
+    """Bytes of a job's logs and their newest time; None where they cannot be seen from here."""
+    found = [paths.stat(log, uid=uid, timeout_s=2.0) for log in logs[:4]]
+    seen = [one for one in found if not one.error and one.mtime]
+    if not seen:
+        return None
+    newest = max(one.mtime.timestamp() for one in seen if one.mtime)
+    return float(sum(one.size for one in seen)), newest
+
+
 def say(event: Event, as_json: bool) -> None:
     """One line an event: on stdout, as JSON or for a person."""
     at = datetime.fromtimestamp(event.at, UTC)
@@ -371,7 +413,7 @@ def order(*, interval: int, notice: float, alert: float, **told: Any) -> Order:
         every_s=float(interval), window_s=window, notice_s=notice, alert_s=alert,
         sign_s=min(60.0, window), gone_s=min(75.0, window),
     )  # fmt: skip
-    hook = told.get("webhook")
-    if hook is not None and not hook.startswith(("http://", "https://")):
-        raise EvidenceError("--webhook: expected an http or https address")
+    for name in ("webhook", "prometheus"):
+        if (url := told.get(name)) and not url.startswith(("http://", "https://")):
+            raise EvidenceError(f"--{name}: expected an http or https address")
     return Order(rules=rules, poll_s=min(POLL_S, 3.0 * interval), **told)

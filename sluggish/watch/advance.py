@@ -236,6 +236,8 @@ def _due(
 ) -> bool:
     """Past its own dips with a second sign; or the watchdog is near, and only words go on."""
     last = cap(job, rules)
+    # where a writer could not be seen, a long checkpoint looks the same: that waits for the last
+    writes_seen = any(node.io.since is not None for node in job.nodes.values())
     if job.moved_at is None:
         # import, compilation, set-up: they end, and most of them say nothing meanwhile
         began = job.begun_at or job.started_at or job.quiet_since or at
@@ -243,10 +245,13 @@ def _due(
             return False
     if quiet >= last:
         # heartbeats write logs and burn cores; bytes that move are work
-        return not _writes(life)
-    # where a writer could not be seen, a long checkpoint looks the same: that waits for the last
-    writes_seen = any(node.io.since is not None for node in job.nodes.values())
+        return not _writes(life) and (writes_seen or not _undecided(job, life, still))
     return writes_seen and quiet >= need(job, rules) and not life and bool(still)
+
+
+def _undecided(job: Job, life: tuple[str, ...], still: tuple[str, ...]) -> bool:
+    """A log that pauses as it has done before: neither fresh nor silent for too long."""
+    return job.log.since is not None and "log" not in life and "log" not in still
 
 
 def _writes(life: tuple[str, ...]) -> bool:

@@ -1,17 +1,19 @@
 """Many jobs followed at once: lines of their nodes and Slurm's word in, events out."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from sluggish.job import Neighbour
+from sluggish.reach.model import Transport
 from sluggish.reach.sampler import LIFE_S, build
 from sluggish.reach.stream import Line, Link, Streams
 from sluggish.text import safe
 from sluggish.watch import kernel, store
 from sluggish.watch.advance import advance, hard, judge
+from sluggish.watch.dcgm import NewXid
 from sluggish.watch.sample import Note, Sample, parse
 from sluggish.watch.setting import watchdog_s
 from sluggish.watch.state import Event, Job, Node, Rules
@@ -43,6 +45,11 @@ class Followed:
     saved_at: float = 0.0
     over: str = ""
     """Slurm's word for its end."""
+    logs: tuple[str, ...] = ()
+    uid: int | None = None
+    size: tuple[float, float] | None = None
+    """Of its logs, and their newest time, as the watcher's own machine saw them last."""
+    began: float = 0.0
 
 
 class Follow:
@@ -78,19 +85,23 @@ class Follow:
         nodes: tuple[str, ...],
         uid: int | None,
         logs: tuple[str, ...],
-        transport: object,
+        transport: Transport | None,
     ) -> None:
-        """Follows a job's nodes from now on. `transport` is a reach.model.Transport."""
+        """Follows a job's nodes from now on; without a transport somebody feeds its samples."""
         known = store.load(self._folder, job, started_at) if self._folder else None
         state = known or Job(job=job, started_at=started_at)
-        close = getattr(transport, "close", lambda: None)
-        self.jobs[job] = Followed(state=state, nodes=nodes, close=close)
+        close = transport.close if transport else _nothing
+        self.jobs[job] = Followed(
+            state=state, nodes=nodes, close=close, logs=logs, uid=uid, began=self._clock()
+        )
+        if transport is None:
+            return
         every = max(1, round(self._rules.every_s))
         for number, node in enumerate(nodes):
             # the batch script runs on the first node: what it writes is fresh there
             own = logs if number == 0 else ()
             script = build(job=raw_id, uid=uid, logs=own, every_s=every)
-            self.streams.follow(job, node, script, transport, LIFE_S + 120.0)  # pyright: ignore[reportArgumentType]
+            self.streams.follow(job, node, script, transport, LIFE_S + 120.0)
 
     def end(self, job: str) -> None:
         """Stops following it; its learned state goes with it."""
@@ -125,6 +136,43 @@ class Follow:
             if followed.down:
                 self._judge(followed, now)  # a silent node brings no sample that would
             self._save(followed, now)
+
+    def feed(self, samples: Iterable[Sample], xids: Iterable[NewXid]) -> None:
+        """Samples that came otherwise than by a session, e.g. a site's metrics."""
+        mine: dict[str, list[Followed]] = {}
+        for followed in self.jobs.values():
+            for node in followed.nodes:
+                mine.setdefault(node.split(".")[0], []).append(followed)
+        for sample in samples:
+            for followed in mine.get(sample.node, ()):
+                if followed.size and sample.node == followed.nodes[0].split(".")[0]:
+                    size, newest = followed.size
+                    sample = replace(sample, log_bytes=size, log_at=newest)
+                followed.state, events = advance(followed.state, sample, self._rules)
+                for event in events:
+                    self._say(followed, event)
+        for xid in xids:
+            for followed in mine.get(xid.node, ()):
+                says = f"Xid {xid.code} on GPU {xid.gpu}"
+                cause = kernel.cause(xid.code)
+                kind = "xid" if cause else "xid of a program"
+                self._say(followed, self._event(followed, kind, xid.node, says))
+                if cause:
+                    where = f"{says} of {xid.node}"
+                    followed.state = hard(followed.state, where, self._clock())
+
+    def unseen(self, after_s: float) -> None:
+        """Says once of each node that no sample has come of it."""
+        now = self._clock()
+        for followed in self.jobs.values():
+            if now - followed.began < after_s:
+                continue
+            known = {name.split(".")[0] for name in followed.state.nodes}
+            for node in followed.nodes:
+                if node.split(".")[0] not in known and node not in followed.told_lost:
+                    followed.told_lost.add(node)
+                    says = "no metric of this node: it is not watched"
+                    self._say(followed, self._event(followed, "blind", node, says))
 
     def _line(self, followed: Followed, line: Line) -> None:
         ticks = followed.ticks.get(line.node, 100.0)
@@ -244,6 +292,10 @@ class Follow:
             says = f"the watch's state is not kept: {safe(why, 160)}"
             self._tell_to(Event(kind="blind", at=at, job=followed.state.job, says=says))
         self._save_failed = why
+
+
+def _nothing() -> None:
+    pass
 
 
 def _uptime(text: str) -> float:

@@ -38,12 +38,13 @@ def events(text: str, *, job: str, node: str, at: float, boot_at: float | None) 
             continue
         for words in decisive([fact], now):
             kind = dict(KINDS)[type(fact)]
-            if isinstance(fact, Xid) and not _cause(fact.code):
+            if isinstance(fact, Xid) and not cause(fact.code):
                 kind = "xid of a program"
             found.append(Event(kind=kind, at=at, job=job, node=node, says=words))
     return found
 
 
-def _cause(code: int) -> bool:
+def cause(code: int) -> bool:
+    """Whether this Xid stops a job by itself."""
     known = catalog.xid(code)
     return known is not None and known.hang == "cause"

@@ -17,6 +17,8 @@ FLAT = 0.03
 """Spread of the power over the window, in parts of the limit, without the highest and lowest."""
 LOW = 0.35
 """Of the way from the floor to the moving level."""
+OF_LEVEL = 0.6
+"""Of the moving level: a job that draws half of the limit spins at half of its own level."""
 LOW_UNKNOWN = 0.30
 """Of the limit, where the job has not been seen moving."""
 HIGH = 0.45
@@ -120,7 +122,8 @@ def _shape(track: Track, length: int) -> str:
         return STEADY
     if track.level_w is None:
         return SPIN if power <= LOW_UNKNOWN * limit else STEADY
-    return SPIN if power <= floor + LOW * max(0.0, track.level_w - floor) else STEADY
+    low = max(floor + LOW * (track.level_w - floor), OF_LEVEL * track.level_w)
+    return SPIN if power <= low else STEADY
 
 
 def _flat(track: Track) -> bool:
