@@ -78,7 +78,9 @@ def _signs(node: Node, sample: Sample, moving: bool) -> Node:
     return replace(
         node,
         io=signs.grown(node.io, sample.io_bytes, at, signs.IO_RATE, moving),
-        traffic=signs.grown(node.traffic, sample.traffic_bytes, at, signs.TRAFFIC_RATE, moving),
+        traffic=signs.grown(
+            node.traffic, sample.traffic_bytes, at, signs.TRAFFIC_RATE, moving, 0.02
+        ),
         cpu=signs.grown(node.cpu, sample.cpu_s if sample.alive else None, at, cores, False),
     )
 
@@ -245,7 +247,8 @@ def _due(
             return False
     if quiet >= last:
         # heartbeats write logs and burn cores; bytes that move are work
-        return not _writes(life) and (writes_seen or not _undecided(job, life, still))
+        wrote = signs.wrote(job, at, rules.notice_s)
+        return not wrote and (writes_seen or not _undecided(job, life, still))
     return writes_seen and quiet >= need(job, rules) and not life and bool(still)
 
 

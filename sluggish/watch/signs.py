@@ -14,8 +14,13 @@ LONGEST_GAP_S = 900.0
 SMOOTH = 0.05
 
 
-def grown(sign: Sign, total: float | None, at: float, least: float, moving: bool) -> Sign:
-    """The sign with one more reading; `least` is the rate, per second, that counts as growth."""
+def grown(
+    sign: Sign, total: float | None, at: float, least: float, moving: bool, part: float = 0.0
+) -> Sign:
+    """The sign with one more reading; `least` is the rate, per second, that counts as growth.
+
+    `part`: of the rate that was learned, where that is more.
+    """
     if total is None:
         return sign
     if sign.total is None or sign.at is None or at <= sign.at:
@@ -25,7 +30,7 @@ def grown(sign: Sign, total: float | None, at: float, least: float, moving: bool
     if moving:
         learned = learned + SMOOTH * (rate - learned) if learned else rate
     now = replace(sign, total=total, at=at, rate=learned)
-    return _noted(now, rate > max(least, 0.02 * learned), moving)
+    return _noted(now, rate > max(least, part * learned), moving)
 
 
 def touched(sign: Sign, size: float | None, newest: float | None, at: float, moving: bool) -> Sign:
@@ -59,6 +64,12 @@ def dead(sign: Sign, at: float, rules: Rules) -> bool:
         return False
     seen = sign.grew_at if sign.grew_at is not None else sign.since
     return at - seen > max(rules.sign_s, 1.25 * sign.gap_s + 3 * rules.every_s)
+
+
+def wrote(job: Job, at: float, seconds: float) -> bool:
+    """Bytes of any size moved within so long, to files or over ports."""
+    both = [s for n in job.nodes.values() for s in (n.io, n.traffic)]
+    return any(s.grew_at is not None and at - s.grew_at <= seconds for s in both)
 
 
 def of_life(job: Job, at: float, rules: Rules) -> tuple[str, ...]:
