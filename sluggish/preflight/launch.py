@@ -80,9 +80,9 @@ def kill(script: Script) -> Iterator[Note]:
         yield Note(
             unfit=not hidden,
             line=command.line,
-            says=f"srun without --kill-on-bad-exit{_unseen(hidden)}: when one rank dies the step runs on and all "
-            "others wait for it, until a timeout or the end of the allocation (unless slurm.conf "
-            "has KillOnBadExit=1)",
+            says=f"srun without --kill-on-bad-exit{_unseen(hidden)}: when one rank dies the step "
+            "runs on and all others wait for it, until a timeout or the end of the allocation "
+            "(unless slurm.conf has KillOnBadExit=1)",
             better=(better,),
         )
 

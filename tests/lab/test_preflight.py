@@ -11,14 +11,11 @@ from .fit import PROGRAM, healed, hold, leftover, nodes, said, verdicts
 ALL = "node[01-04]"
 
 
-def test_healthy_nodes_are_fit(lab: Lab) -> None:
-    found = nodes(lab, "--nodes", ALL)
+def test_healthy_nodes_are_fit_and_a_user_is_told_what_his_rights_do_not_show(lab: Lab) -> None:
+    found = nodes(lab, "--transport", "ssh", "--nodes", ALL)
     assert verdicts(found) == ["ok"] * 4, found
-
-
-def test_a_user_is_told_what_his_rights_do_not_show(lab: Lab) -> None:
-    found = nodes(lab, "--nodes", ALL, user="alice")
-    assert verdicts(found) == ["not checked"] * 4
+    found = nodes(lab, "--transport", "ssh", "--nodes", "node[01-02]", user="alice")
+    assert verdicts(found) == ["not checked"] * 2
     assert said(found, "node01", "not checked").startswith("kernel log: denied: ")
 
 
@@ -27,7 +24,7 @@ def test_each_node_has_its_own_verdict(lab: Lab) -> None:
         sims.gpu_off_the_bus(lab, "node02", 3)
         sysfs.port_down(lab, "node03", "mlx5_3")
         hold(lab, "node04", pid)
-        found = nodes(lab, "--nodes", ALL, code=40)
+        found = nodes(lab, "--transport", "ssh", "--nodes", ALL, code=40)
         assert verdicts(found) == ["ok", "fail", "fail", "fail"]
         assert [found[n]["hardware"] for n in sorted(found)] == [False, True, True, False]
         assert "nvidia-smi lists 7 GPUs, 8 are plugged in" in said(found, "node02", "fail")
@@ -39,70 +36,47 @@ def test_each_node_has_its_own_verdict(lab: Lab) -> None:
 def test_a_node_that_does_not_answer_is_not_checked_and_never_ok(lab: Lab) -> None:
     with healed(lab):
         lab.cut("node03")
-        found = nodes(lab, "--nodes", ALL, "--transport", "ssh")
+        found = nodes(lab, "--transport", "ssh", "--nodes", ALL)
         assert verdicts(found) == ["ok", "ok", "not checked", "ok"]
         assert said(found, "node03", "not checked").startswith("gave no answer: unreachable")
         assert nodes(lab, "--nodes", "node03", "--transport", "ssh", code=30)
 
 
-def test_nvidia_smi_that_fails_is_unfit_and_no_reason_for_a_drain(lab: Lab) -> None:
+def test_what_nvidia_smi_says_is_told_by_node(lab: Lab) -> None:
     with healed(lab):
         words = "Failed to initialize NVML: Driver/library version mismatch"
         sims.gpus(lab, "node01", {"fail": words, "exit": "18"})
-        found = nodes(lab, "--nodes", ALL, code=40)
-        assert verdicts(found) == ["fail", "ok", "ok", "ok"]
-        assert found["node01"]["hardware"] is False
+        sims.gpus(lab, "node02", {"2.remapped_rows.failure": "1"})
+        sims.gpus(lab, "node03", {"2.remapped_rows.pending": "1", "*.driver_version": "575.57.08"})
+        found = nodes(lab, "--transport", "ssh", "--nodes", ALL, code=40)
+        assert verdicts(found) == ["fail", "fail", "warn", "ok"], json.dumps(found)
+        assert [found[n]["hardware"] for n in sorted(found)] == [False, True, False, False]
         assert "kernel module of the driver differ" in said(found, "node01", "fail")
+        told = said(found, "node03", "warn")
+        assert "row remap pending" in told
+        assert "driver: 575.57.08, on the other nodes 580.95.05" in told
 
 
-def test_a_failed_remap_is_unfit_and_a_pending_one_a_warning(lab: Lab) -> None:
-    with healed(lab):
-        sims.gpus(lab, "node01", {"2.remapped_rows.failure": "1"})
-        sims.gpus(lab, "node02", {"2.remapped_rows.pending": "1"})
-        found = nodes(lab, "--nodes", ALL, code=40)
-        assert verdicts(found) == ["fail", "warn", "ok", "ok"], found
-        assert found["node01"]["hardware"] is True
-
-
-def test_the_odd_one_out_is_named(lab: Lab) -> None:
-    with healed(lab):
-        sims.gpus(lab, "node03", {"*.driver_version": "575.57.08"})
-        conf = lab.path("ctl", "/etc/nccl.conf")
-        found = nodes(lab, "--nodes", ALL)
-        assert verdicts(found) == ["ok", "ok", "warn", "ok"], found
-        assert "driver: 575.57.08, on the other nodes 580.95.05" in said(found, "node03", "warn")
-        assert not conf.exists()
-        two = nodes(lab, "--nodes", "node[03-04]")
-        assert verdicts(two) == ["warn", "warn"]
-        assert "driver differs: 575.57.08 on node03; 580.95.05 on node04" in said(
-            two, "node04", "warn"
-        )
-
-
-def test_a_full_dev_shm_is_unfit(lab: Lab) -> None:
+def test_full_memory_files_and_a_mount_that_hangs_are_unfit_on_their_nodes_alone(
+    lab: Lab,
+) -> None:
     fill = "dd if=/dev/zero of=/dev/shm/x bs=64k count=15"
     lab.sh("node02", f"mount -n -o remount,size=1m /dev/shm; {fill}")
     try:
-        found = nodes(lab, "--nodes", ALL, code=40)
-        assert found["node02"]["verdict"] == "fail"
-        assert found["node02"]["hardware"] is False
+        storage.mount(lab, "node04")
+        try:
+            storage.hang(lab, "node04")
+            found = nodes(lab, "--transport", "ssh", "--nodes", ALL, code=40)
+        finally:
+            storage.mend(lab, "node04")
+            storage.unmount(lab, "node04")
+        assert verdicts(found) == ["ok", "fail", "ok", "fail"], json.dumps(found)
+        assert not any(found[n]["hardware"] for n in found)
         assert "/dev/shm: 94% of 1 MiB is used" in said(found, "node02", "fail")
         assert "size of /dev/shm" in said(found, "node02", "warn")
-    finally:
-        lab.sh("node02", "rm /dev/shm/x; mount -n -o remount,size=100% /dev/shm")
-
-
-def test_a_mount_that_hangs_is_unfit_on_its_node_alone(lab: Lab) -> None:
-    storage.mount(lab, "node04")
-    try:
-        storage.hang(lab, "node04")
-        found = nodes(lab, "--nodes", "node[03-04]", code=40)
-        assert [found[n]["verdict"] for n in ("node03", "node04")] == ["ok", "fail"], found
-        assert found["node04"]["hardware"] is False
         assert "mount /mnt/fuse-node04" in said(found, "node04", "fail")
     finally:
-        storage.mend(lab, "node04")
-        storage.unmount(lab, "node04")
+        lab.sh("node02", "rm /dev/shm/x; mount -n -o remount,size=100% /dev/shm")
 
 
 def test_training_programs_of_no_job_are_leftovers_and_a_job_s_are_not(lab: Lab) -> None:
@@ -117,13 +91,13 @@ def test_training_programs_of_no_job_are_leftovers_and_a_job_s_are_not(lab: Lab)
             old = f"[ $(ps -o etimes= -p {pid}) -ge {FRESH_S} ]"
             cluster.wait_for(lambda: not lab.exec("node01", ["sh", "-c", old]).returncode, 40, "")
             hold(lab, "node01", pid)
-            found = nodes(lab, "--nodes", "node[01-02]")
+            found = nodes(lab, "--transport", "ssh", "--nodes", "node[01-02]")
             assert verdicts(found) == ["warn", "warn"], json.dumps(found)
             assert "processes of no Slurm job: python" in said(found, "node02", "warn")
             assert f"of job {job} holds 90,000 MiB: the node is shared" in said(
                 found, "node01", "warn"
             )
-            own = nodes(lab, "--job", job)
+            own = nodes(lab, "--job", job, "--transport", "ssh")
             assert verdicts(own) == ["ok"], json.dumps(own)
     finally:
         lab.exec("ctl", ["scancel", job])
