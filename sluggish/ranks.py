@@ -54,6 +54,8 @@ class GroupState:
     role: str | None
     """dp, tp, pp, ep, cp, mp or a mesh dimension, where the name tells."""
     size: int
+    ranks: tuple[int, ...]
+    """Its members; empty where no source tells. With the name they are its identity."""
     observed: int
     last_completed: int | None
     """Lowest over its ranks: how far everybody came."""
@@ -80,6 +82,8 @@ class RanksAnswer:
     mismatch: str | None
     sides: tuple[tuple[str, tuple[int, ...]], ...]
     waiters: int
+    inside: int
+    """Waiters in `operation` itself; 0 where the source does not tell."""
     observed: int
     world_size: int | None
     sources: tuple[str, ...]
@@ -116,6 +120,7 @@ def ranks_answer(facts: Facts) -> RanksAnswer:
         mismatch=wait.mismatch,
         sides=wait.sides,
         waiters=len(wait.waiters),
+        inside=wait.inside,
         observed=wait.observed,
         world_size=wait.world_size,
         sources=tuple(dict.fromkeys((*wait.sources, *told))),
@@ -206,6 +211,7 @@ def _group_state(key: tuple[str, str, tuple[int, ...]], heads: list[GroupHead]) 
         desc=desc,
         role=role_of(desc or name),
         size=len(ranks) or len({h.rank for h in heads}),
+        ranks=ranks,
         observed=len({h.rank for h in heads}),
         last_completed=min(completed, default=None),
         last_enqueued=top,

@@ -34,6 +34,11 @@ def _escape(char: str) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
+def counted(number: int, one: str, more: str) -> str:
+    """`1 rank has`, `15 ranks have`."""
+    return f"{number} {one if number == 1 else more}"
+
+
 def is_node_name(name: str) -> bool:
     """Whether `name` may stand in a command: a host name and nothing else."""
     return bool(NODE_NAME.match(name))

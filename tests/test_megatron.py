@@ -112,3 +112,9 @@ def test_the_role_of_a_group_is_read_from_its_name():
         "mesh_sp": "sp",
     }  # fmt: skip
     assert {name: role_of(name) for name in names} == names
+
+
+def test_of_those_who_wait_the_ones_in_the_shown_operation_are_counted():
+    wait = of(job(Shape(), "host", 9, 97))
+    assert 0 < wait.inside < len(wait.waiters) == 15
+    assert wait.operation == "send to rank 9 [4096x1x5120]"

@@ -10,8 +10,12 @@ from fr_scenes import Job, fsdp, tp_dp
 from jsonschema import Draft202012Validator
 
 from sluggish.cli.ranks import run
+from sluggish.evidence.open import load
 from sluggish.evidence.source import EvidenceError
+from sluggish.probes import PROBES
+from sluggish.ranks import gather, ranks_answer
 from sluggish.report import schema
+from sluggish.report.ranks import render
 
 
 def dumps(folder: Path, files: dict[int, bytes]) -> str:
@@ -118,7 +122,7 @@ def test_nothing_pending_is_no_all_clear_where_ranks_were_not_seen(tmp_path, cap
     assert run([dumps(tmp_path / "all", files)]) == 0
     del files[9]
     assert run([dumps(tmp_path / "some", files)]) == 20
-    assert "1 were not, so this is no all-clear" in capsys.readouterr().out
+    assert "1 was not, so this is no all-clear" in capsys.readouterr().out
 
 
 def test_a_dump_that_was_refused_is_told_with_its_reason(tmp_path, capsys):
@@ -150,6 +154,30 @@ def test_the_role_of_the_group_stands_beside_its_name(tmp_path, capsys):
     run([dumps(tmp_path, tp_dp(2, 4, 6).files())])
     text = " ".join(capsys.readouterr().out.split())
     assert "in TENSOR_MODEL_PARALLEL_GROUP (tp) #" in text
+
+
+def test_one_rank_is_one_rank_and_groups_of_one_name_are_told_apart(tmp_path, capsys):
+    files = tp_dp(4, 4, 6).files()
+    del files[9]
+    run([dumps(tmp_path, files)])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "NOT SEEN rank 9: no record" in text
+    assert "NOTE 1 rank has no dump" in text
+    assert "GROUP DATA_PARALLEL_GROUP (dp) of ranks 0,4,8,12: 3 of 4 ranks wait" in text
+    assert "waited for in TENSOR_MODEL_PARALLEL_GROUP (tp) #7" in text
+    assert "#-1" not in text
+
+
+def test_what_most_waiters_sit_in_is_not_said_of_all(tmp_path, capsys):
+    run([dumps(tmp_path, tp_dp(4, 4, 6).files())])
+    assert "WAITING   15 ranks, 3 of them in all_reduce [1024]" in capsys.readouterr().out
+
+
+def test_a_narrow_screen_breaks_its_lines(tmp_path):
+    paths = [dumps(tmp_path, tp_dp(4, 4, 6).files())]
+    answer = ranks_answer(gather(load(paths, PROBES), PROBES))
+    assert max(map(len, render(answer, 72).splitlines())) <= 72
+    assert max(map(len, render(answer).splitlines())) > 72
 
 
 def test_who_comes_last_again_and_again_is_slow_and_nobody_is_to_blame(tmp_path, capsys):

@@ -97,6 +97,12 @@ def test_a_stuck_pipeline_stage_is_named(culprit, batched):
 
 
 @pytest.mark.parametrize("batched", [False, True])
+def test_the_last_receive_of_a_stuck_stage_is_told_with_the_global_rank(batched):
+    (root,) = of(pipeline(8, 4, batched=batched)).roots
+    assert (root.doing or "").startswith("no collective; last finished recv from rank 3 [1024] #11")
+
+
+@pytest.mark.parametrize("batched", [False, True])
 def test_a_healthy_pipeline_is_silent(batched):
     wait = of(pipeline(8, None, batched=batched))
     assert (wait.state, wait.roots, wait.waiters) == ("none", (), ())
@@ -184,6 +190,19 @@ def test_a_circle_over_three_groups_is_a_cycle():
     }
     wait = of(Job(3, groups, programs).run())
     assert (wait.state, sorted(blamed(wait))) == ("cycle", [0, 1, 2])
+
+
+def test_a_circle_that_goes_through_a_pipeline_blames_nobody():
+    world = Group(name="0", desc="default_pg", ranks=(0, 1, 2))
+    pair = Group(name="1", desc="pair", ranks=(0, 1))
+    start = Op(world, "all_reduce")
+    programs: dict[int, Program] = {
+        0: [start, Op(pair, "all_reduce"), Op(world, "send", peer=2)],
+        1: [start, Op(world, "recv", peer=2), Op(pair, "all_reduce")],
+        2: [start, Op(world, "recv", peer=0), Op(world, "send", peer=1)],
+    }
+    wait = of(Job(3, (world, pair), programs).run())
+    assert (wait.state, blamed(wait), wait.waiters) == ("cycle", [], (0, 1, 2))
 
 
 @pytest.mark.parametrize("culprit", [0, 5, 7])
@@ -494,4 +513,7 @@ def test_a_send_and_its_recv_of_another_size_are_a_tie_of_the_two(batched):
             post.p2p(pipe, kind, peer, [size], at_ns=2 * 10**18)
     wait = of(job)
     assert (wait.state, wait.mismatch, wait.roots) == ("tie", "sizes", ())
-    assert wait.sides == (("send 2->3 [1024]", (2,)), ("recv 3<-2 [512]", (3,)))
+    assert wait.sides == (
+        ("send to rank 3 [1024]", (2,)),
+        ("recv from rank 2 [512]", (3,)),
+    )

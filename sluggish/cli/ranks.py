@@ -2,11 +2,12 @@
 
 import gc
 import os
+import sys
 from collections.abc import Sequence
 
 from sluggish.causes import EXIT_CODES, EXIT_NOTHING, Cause
 from sluggish.cli.reading import mapper
-from sluggish.cli.screen import show
+from sluggish.cli.screen import look_of, show
 from sluggish.evidence.bundle import MANIFEST
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import load
@@ -37,7 +38,11 @@ def run(paths: Sequence[str], *, as_json: bool = False, as_csv: bool = False) ->
     if as_csv:
         show(report.render_csv(facts))
     else:
-        show(report.render_json(answer) if as_json else report.render(answer))
+        show(
+            report.render_json(answer)
+            if as_json
+            else report.render(answer, look_of(sys.stdout).width)
+        )
     if not answer.sources:
         return EXIT_NOTHING
     if answer.culprits:

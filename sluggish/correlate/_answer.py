@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from sluggish.correlate._standing import Node, Scene, Signature, one_sided, signature
 from sluggish.facts.collective import Collective, Group, Wait, WaitRoot
+from sluggish.text import counted
 
 ROOTS_KEPT = 64
 
@@ -145,6 +146,8 @@ def _inverted(
     sides = [(a.joined & b.waits, b.joined & a.waits, a, b) for a, b in held]
     mutual = [side for side in sides if side[0] and side[1]]
     if not mutual:
+        if any(node.op.peer is not None for node in nodes):  # a pipeline carries the wait on
+            return set(), [(node, node.joined) for node in nodes]
         return {rank for node in nodes for rank in node.joined if _holds_up(rank, nodes)}, []
     found: set[int] = set()
     opposed: list[tuple[Node, set[int]]] = []
@@ -168,28 +171,28 @@ def _holds_up(rank: int, nodes: list[Node]) -> bool:
 def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wait:
     """The first kind in this order that exists: mismatch before lag, certain before uncertain."""
     seen = [s for s in scene.standings.values() if not s.stale]
+    missed = [r for r in sinks.idle if r not in scene.standings or _missed(graph, r, sinks.idle)]
     if sinks.odd or sinks.lonely:
         roots = [_node_root(scene, graph, n, "mismatch") for n in sinks.odd + sinks.lonely]
         gloo = any(n.group in scene.gloo for n in sinks.odd)  # it ends a rank for its peer's size
-        late = [rank for rank in sinks.idle if rank in scene.standings or not gloo]
+        late = [rank for rank in missed if rank in scene.standings or not gloo]
         roots.append(_idle_roots(scene, graph, late, dead))
         return _wait("mismatch", scene, graph, _flat(roots), (sinks.odd + sinks.lonely)[0])
     if sinks.tied:
         scene.notes.append("as many ranks on one side as on the other: neither is blamed")
         return _wait("tie", scene, graph, (), sinks.tied[0])
     if sinks.idle or sinks.device:
-        waiting = {rank for node in graph.nodes for rank in node.joined}
-        if 2 * len(sinks.idle) > len(seen) or len(sinks.idle) > len(waiting):
+        if 2 * len(sinks.idle) > len(seen) or not (missed or sinks.device):
             scene.notes.append("most are in no collective: the few that wait may be the odd ones")
             return _wait("host_stuck", scene, graph, (), None)
-        roots = [_idle_roots(scene, graph, sinks.idle, dead)]
+        roots = [_idle_roots(scene, graph, missed, dead)]
         roots += [_node_root(scene, graph, n, "device") for n in sinks.device]
-        state = "host_stuck" if sinks.idle else "device_stuck"
+        state = "host_stuck" if missed else "device_stuck"
         if sinks.joined:
             scene.notes.append("another group is complete and does not finish either")
-        return _wait(state, scene, graph, _flat(roots), None if sinks.idle else sinks.device[0])
+        return _wait(state, scene, graph, _flat(roots), None if missed else sinks.device[0])
     if sinks.cycle and not sinks.inverted:
-        scene.notes.append("as many ranks in one order as in the other: neither is blamed")
+        scene.notes.append("no order of the groups is rarer than the other: nobody is blamed")
         wait = _wait("cycle", scene, graph, (), sinks.cycle[0])
         return replace(wait, sides=_opposed_sides(scene, sinks.opposed))
     if sinks.cycle:
@@ -207,6 +210,18 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
             scene.notes.append("the members of the waiting group are not told (Gloo)")
         return _wait("unobserved", scene, graph, (), unseen)
     return _wait("none", scene, graph, (), None)
+
+
+def _missed(graph: Graph, rank: int, idle: list[int]) -> bool:
+    """Whether somewhere as many wait for it as are in no collective there.
+
+    Else the few that wait may have posted what nobody else wanted to.
+    """
+    here = set(idle)
+    return any(
+        len(graph.nodes[n].joined) >= len(graph.nodes[n].waits & here)
+        for n in graph.back.get(-1 - rank, ())
+    )
 
 
 def _opposed_sides(
@@ -372,6 +387,7 @@ def _wait(
         group=first.group if first else (scene.groups[main.group] if main else None),
         seq=first.seq if first else (main.op.seq if main else None),
         operation=show(main.op) if main else None,
+        inside=len(main.joined - blamed) if main else 0,
         mismatch=_mismatch(scene, node, state),
         roots=roots,
         waiters=tuple(waiters),
@@ -407,14 +423,16 @@ def _main_waiting(
 def _notes(scene: Scene) -> Iterator[str]:
     yield from scene.notes
     if scene.unobserved:
-        yield f"{len(scene.unobserved)} ranks have no dump"
+        yield f"{counted(len(scene.unobserved), 'rank has', 'ranks have')} no dump"
     if scene.gloo:
         yield "gloo: a finished operation may have failed, send and recv are not recorded"
 
 
 def show(op: Collective) -> str:
-    """`_reduce_scatter_base` of 16000 elements -> `reduce_scatter [16000]`."""
+    """`_reduce_scatter_base` of 16000 elements -> `reduce_scatter [16000]`; peers are global."""
     name = op.op.removesuffix("_base").lstrip("_")
+    if op.peer is not None:
+        name = f"{'send to' if name.startswith('send') else 'recv from'} rank {op.peer}"
     sizes = op.in_sizes or op.out_sizes
     if not sizes:
         return name

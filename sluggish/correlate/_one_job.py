@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from statistics import median
 
 from sluggish.facts.collective import GroupHead, RankRecord
+from sluggish.text import counted
 
 SLACK = timedelta(seconds=60)  # clocks of nodes differ
 SAME_LOOK = timedelta(minutes=30)  # dumps of one hang are written within the longest timeout
@@ -127,7 +128,8 @@ def _without_earlier(records: list[RankRecord], notes: list[str]) -> list[RankRe
     if not old or 2 * len(old) >= len(records):
         return records
     notes.append(
-        f"{len(old)} dumps end before the others begin: left over from an earlier run, set aside"
+        f"{counted(len(old), 'dump ends', 'dumps end')} before the others begin: left over from an "
+        "earlier run, set aside"
     )
     gone = {id(r) for r in old}
     return [r for r in records if id(r) not in gone]

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from sluggish.correlate._one_job import one_job
 from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
+from sluggish.text import counted
 
 Sizes = tuple[tuple[int, ...], ...]
 Signature = tuple[str, tuple[int, ...], tuple[int, ...], tuple[str, ...]]
@@ -154,7 +155,9 @@ def _newest(records: Iterable[RankRecord], notes: list[str]) -> dict[int, list[R
             twice.add(record.rank)
         own[record.backend == "gloo"] = record
     if twice:
-        notes.append(f"{len(twice)} ranks have several dumps: the newest of each was read")
+        notes.append(
+            f"{counted(len(twice), 'rank has', 'ranks have')} several dumps: the newest was read"
+        )
     versions = {r.library for own in chosen.values() for r in own.values() if r.library}
     if len(versions) > 1:
         notes.append(f"library versions differ between dumps: {', '.join(sorted(versions)[:4])}")
@@ -285,4 +288,6 @@ def _note_wrapped(scene: Scene) -> None:
         )
     ]
     if lost:
-        scene.notes.append(f"ring wrapped on {len(lost)} ranks: what they wait in was overwritten")
+        scene.notes.append(
+            f"ring wrapped on {counted(len(lost), 'rank', 'ranks')}: what they wait in was lost"
+        )

@@ -38,6 +38,7 @@ from sluggish.facts.derived import Look
 from sluggish.facts.host import Stack
 from sluggish.facts.log import LogSign
 from sluggish.facts.store import Facts
+from sluggish.text import counted
 
 __all__ = ["job_heads", "label", "mirror", "show", "wait_for", "who_waits"]
 
@@ -194,7 +195,8 @@ def _drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
     if not stale:
         return
     scene.notes.append(
-        f"{len(stale)} dumps are older than what their peers have finished: set aside"
+        f"{counted(len(stale), 'dump is', 'dumps are')} older than what their peers have finished: "
+        "set aside"
     )
     for node in nodes.values():
         node.waits -= stale

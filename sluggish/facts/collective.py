@@ -256,7 +256,9 @@ class Wait:
     """The group where it hangs (the root's)."""
     seq: int | None = None
     operation: str | None = None
-    """What the waiters sit in."""
+    """What the waiters sit in: the place of the most of them, for which others may wait."""
+    inside: int = 0
+    """How many of the waiters are in `operation` itself; 0 where the source does not tell."""
     mismatch: str | None = None
     """`operation`, `sizes` or `dtypes`, where state is mismatch or tie."""
     roots: tuple[WaitRoot, ...] = ()

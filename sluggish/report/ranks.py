@@ -3,7 +3,8 @@
 import csv
 import io
 import textwrap
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from enum import StrEnum
 
 import msgspec
@@ -15,7 +16,7 @@ from sluggish.facts.store import Facts
 from sluggish.hostlist import fold_numbers
 from sluggish.ranks import GroupState, RankCulprit, RanksAnswer, role_of
 from sluggish.report.parts import Closed, CulpritDoc, GpuDoc
-from sluggish.text import safe
+from sluggish.text import counted, safe
 
 SCHEMA = 1
 WIDTH = 100
@@ -52,6 +53,7 @@ class GroupDoc(Closed):
     desc: str
     role: str | None
     size: int
+    ranks: list[int]
     observed: int
     last_completed: int | None
     last_enqueued: int | None
@@ -68,6 +70,7 @@ class WaitingDoc(Closed):
     operation: str | None
     mismatch: str | None
     ranks: int
+    inside: int
     sides: list[SideDoc]
 
 
@@ -101,6 +104,7 @@ def render_json(answer: RanksAnswer) -> str:
             operation=_safe(answer.operation),
             mismatch=answer.mismatch,
             ranks=answer.waiters,
+            inside=answer.inside,
             sides=[SideDoc(operation=safe(op), ranks=list(r)) for op, r in answer.sides],
         ),
         observed=answer.observed,
@@ -133,6 +137,7 @@ def _group(one: GroupState) -> GroupDoc:
         desc=safe(one.desc),
         role=one.role,
         size=one.size,
+        ranks=list(one.ranks),
         observed=one.observed,
         last_completed=one.last_completed,
         last_enqueued=one.last_enqueued,
@@ -171,13 +176,13 @@ def _cell(text: str) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
-def render(answer: RanksAnswer) -> str:
+def render(answer: RanksAnswer, width: int = WIDTH) -> str:
     """The screen: the answer in the first line, the culprits under it."""
     lines: list[str] = []
     for head, text in _lines(answer):
         lines += textwrap.wrap(
             safe(text, 2_000),
-            WIDTH,
+            width,
             initial_indent=f"{head:10}",
             subsequent_indent=" " * 10,
             break_on_hyphens=False,
@@ -192,20 +197,21 @@ def _lines(answer: RanksAnswer) -> Iterator[tuple[str, str]]:
     for one in answer.slow:
         yield "SLOW", _words(one)
     if answer.operation:
-        yield "WAITING", f"{answer.waiters} ranks in {answer.operation}"
+        yield "WAITING", _waiting_words(answer)
     for operation, ranks in answer.sides if answer.state in ("mismatch", "tie", "cycle") else ():
-        yield "SIDE", f"ranks {fold_numbers(ranks)}: {operation}"
+        yield "SIDE", f"{_folded(ranks)}: {operation}"
     if answer.unobserved:
         yield (
             "NOT SEEN",
-            f"ranks {fold_numbers(answer.unobserved)}: no record, so no culprit by that",
+            f"{_folded(answer.unobserved)}: no record, so no culprit by that",
         )
     for ranks, doing in answer.stacks[:4]:
-        yield "STACKS", f"ranks {fold_numbers(ranks)}: {doing}"
+        yield "STACKS", f"{_folded(ranks)}: {doing}"
     hangs = answer.state != State.NONE
     waiting = [group for group in answer.groups if group.waiting and hangs]
+    names = Counter(_name(group) for group in waiting)
     for group in waiting[:MOST_GROUPS]:
-        yield "GROUP", _group_words(group)
+        yield "GROUP", _group_words(group, alone=names[_name(group)] == 1)
     if len(waiting) > MOST_GROUPS:
         yield "GROUP", f"and {len(waiting) - MOST_GROUPS} more groups in which somebody waits"
     of = f" of {answer.world_size}" if answer.world_size else ""
@@ -220,9 +226,19 @@ def _state_words(answer: RanksAnswer) -> str:
     if answer.state == "none" and answer.unobserved:
         return (
             "nothing is pending on the ranks that were seen; "
-            f"{len(answer.unobserved)} were not, so this is no all-clear"
+            f"{counted(len(answer.unobserved), 'was', 'were')} not, so this is no all-clear"
         )
     return STATES[State(answer.state)]
+
+
+def _waiting_words(answer: RanksAnswer) -> str:
+    ranks = counted(answer.waiters, "rank", "ranks")
+    some = f", {answer.inside} of them" if 0 < answer.inside < answer.waiters else ""
+    return f"{ranks}{some} in {answer.operation}"
+
+
+def _folded(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) != 1)} {fold_numbers(ranks)}"
 
 
 def _words(one: RankCulprit) -> str:
@@ -233,16 +249,31 @@ def _words(one: RankCulprit) -> str:
     if one.group:
         role = role_of(one.group)
         of = f" ({role})" if role and role != one.group.lower() else ""
-        parts.append(f"in {one.group}{of}" + (f" #{one.seq}" if one.seq is not None else ""))
+        # who is in no collective is not in this one either: it is where the others wait for it
+        where = "in" if one.operation or not one.seq else "waited for in"
+        parts.append(f"{where} {one.group}{of}" + (f" #{one.seq}" if one.seq is not None else ""))
     parts.append(one.source_line)
     return "  ".join(part for part in parts if part)
 
 
-def _group_words(group: GroupState) -> str:
+def _group_words(group: GroupState, *, alone: bool) -> str:
     role = f" ({group.role})" if group.role else ""
-    text = f"{group.desc or group.name}{role}: {len(group.waiting)} of {group.size} ranks wait"
-    if group.last_enqueued is not None:
+    of = "" if alone or not group.ranks else f" of {_shortened(group.ranks)}"
+    wait = f"{len(group.waiting)} of {counted(group.size, 'rank', 'ranks')}"
+    text = f"{_name(group)}{role}{of}: {wait} wait{'s' * (len(group.waiting) == 1)}"
+    if group.last_enqueued is not None and group.last_enqueued >= 0:
         text += f", posted up to #{group.last_enqueued}"
     if group.last_completed is not None:
-        text += f", all finished #{group.last_completed}"
+        told = f"all finished #{group.last_completed}"
+        text += f", {told if group.last_completed >= 0 else 'not all finished any'}"
     return text + (f"; behind: {fold_numbers(group.behind)}" if group.behind else "")
+
+
+def _name(group: GroupState) -> str:
+    return group.desc or group.name
+
+
+def _shortened(ranks: Sequence[int]) -> str:
+    """Members where two groups share a name: the first of them tell them apart."""
+    parts = fold_numbers(ranks).split(",")
+    return f"ranks {','.join(parts[:8])}" + (",..." if len(parts) > 8 else "")

@@ -182,8 +182,9 @@ def _tops(
     for top in tops.values():
         top.recent_many.reverse()
         top.recent = top.recent_many[-RECENT_KEPT:]
+    ended = {_batch(e) for e in p2p if e["state"] == "completed"}  # inner ones stay "scheduled"
     for e in p2p:
-        if e["state"] == "completed" and e["input_sizes"]:
+        if _batch(e) in ended and e["input_sizes"]:
             tops.setdefault(e["pg_id"], _Top()).last_p2p = e
     return tops
 

@@ -57,6 +57,8 @@ def _says(wait: Wait) -> str:
     first = wait.roots[0]
     own = first.operation or first.doing or "no collective"
     where = f" in {wait.operation}" if wait.operation else ""
+    if where and 0 < wait.inside < len(wait.waiters):
+        where = f", {wait.inside} of them{where}"
     number = f" #{wait.seq}" if wait.seq is not None else ""
     waiting = (
         f"; {counted(len(wait.waiters))}{where}{number}" if wait.waiters else f"{where}{number}"
