@@ -18,9 +18,9 @@ from sluggish.evidence.open import load
 from sluggish.probes import PROBES
 from sluggish.verdict.model import Culprit, Diagnosis
 
-NEVER_ASKED = frozenset({"ibdiagnet", "imex"})
-"""Probes of files that others make, or that only a rack-wide NVLink domain has: no packaged story
-holds them."""
+NEVER_ASKED = frozenset({"ibdiagnet", "imex", "slingshot"})
+"""Probes of files that others make, or that only other machines have (a rack-wide NVLink domain,
+Slingshot): no packaged story holds them."""
 MAILED = {
     "kernel_log": "dmesg.txt",
     "nvidia_smi": "nvidia-smi-q.xml",

@@ -130,6 +130,26 @@ def test_what_no_probe_reads_is_never_clean(network: NcclNetwork) -> None:
     assert missing(*two(network), *both, log("INFO"))
 
 
+def cxi(node: str, name: str = "cxi0", state: str = "active") -> Port:
+    return Port(node=node, hca=name, port=1, state=state, driver="cxi", rate_gbps=200.0,
+                source="slingshot")  # fmt: skip
+
+
+def test_slingshot_is_known_by_its_ports_and_a_link_that_is_up_clears_nothing() -> None:
+    ports = [cxi(n, name) for n in TWO for name in ("cxi0", "cxi1")]
+    assert kinds(*ports) == dict.fromkeys(TWO, "slingshot")
+    assert missing(*ports, log("INFO"))
+
+
+def test_a_slingshot_link_that_is_down_is_a_port_that_is_down() -> None:
+    names = ("gpu-01", "gpu-02", "gpu-03")
+    ports = [cxi(n, f"cxi{k}") for n in names for k in range(4) if (n, k) != ("gpu-02", 1)]
+    found = run("IB-PORT", *ports, cxi("gpu-02", "cxi1", "down"), names=names)
+    (bad,) = [f for f in found if f.role is Role.ROOT]
+    assert (bad.node, bad.subtype) == ("gpu-02", "port_down")
+    assert "cxi1" in bad.says
+
+
 def test_virtual_functions_need_nccl_s_word() -> None:
     ports = two(port("x", "mlx5_ib0", virtual=True))
     assert missing(*ports, log(None))

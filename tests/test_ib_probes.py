@@ -14,7 +14,7 @@ from sluggish.facts.fabric import PortCounters
 from sluggish.facts.origin import Origin
 
 HERE = Path(__file__).parent
-IDS = ("ibstat", "ibstatus", "ibv_devinfo", "ib_ports", "ib_counters")
+IDS = ("ibstat", "ibstatus", "ibv_devinfo", "ib_ports", "ib_counters", "slingshot")
 PROBES = {name: importlib.import_module(f"sluggish.probes.{name}") for name in IDS}
 
 

@@ -26,7 +26,7 @@ _MISSING = {
     "counters": ("ib_counters", "RoCE: a port stays Active while it loses; not read twice"),
     "efa counters": ("ib_counters", "EFA: the state always says ACTIVE; its own not read twice"),
     "provider": ("job_log", "EFA: no NET/OFI line of NCCL says that it is used"),
-    "slingshot": ("slingshot", "no probe of this version reads them"),
+    "slingshot": ("slingshot", "a link that is up may lose: its counters are not read"),
     "warnings": ("job_log", "virtual functions: the host's port is hidden, NCCL printed nothing"),
     "sockets": ("network", "NCCL uses sockets: no probe of this version looks at Ethernet"),
     "no device": ("network", "no RDMA device on any node, and NCCL does not say what it uses"),
