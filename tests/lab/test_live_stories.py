@@ -125,7 +125,9 @@ def test_a_loader_on_storage_that_does_not_answer(lab: Lab) -> None:
         with live.running(lab, "loader", 3, LEFT) as job:
             storage.hang(lab, node)
             try:
-                live.wait_quiet(job)
+                live.wait_quiet(job)  # a busy machine may be as quiet for a while
+                stuck = ["sh", "-c", "grep -q ') D ' /proc/[0-9]*/stat"]
+                cluster.wait_for(lambda: not lab.exec(node, stuck).returncode, 60, "nobody is in D")
                 live.gpus_wait(job, job.culprit)
                 found = live.looks(job)
             finally:
