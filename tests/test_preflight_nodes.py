@@ -280,16 +280,22 @@ def test_an_old_xid_of_which_nothing_stands_is_a_warning() -> None:
     assert verdicts(facts) == ["ok", "warn", "ok", "ok"]
 
 
-@pytest.mark.parametrize("kind", ["no_driver", "no_devices", "version_mismatch"])
-def test_nvidia_smi_that_fails_where_there_are_gpus_is_unfit(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "gpus", "verdict"),
+    [("no_driver", None, "fail"), ("version_mismatch", None, "fail"), ("no_devices", 2, "fail"),
+     ("no_devices", None, "warn")],
+)  # fmt: skip
+def test_nvidia_smi_that_fails_where_there_are_gpus(
+    kind: str, gpus: int | None, verdict: str
+) -> None:
     facts = healthy()
     facts.facts[Gpu] = [g for g in facts.facts[Gpu] if g.node != "n2"]
     facts.facts[GpuCount] = [
         c for c in facts.facts[GpuCount] if (c.node, c.source) != ("n2", "nvidia-smi")
     ]
     facts.add(SmiFailure(node="n2", at=None, kind=kind, line="failed"))
-    found = of(facts, "n2")
-    assert (found.verdict, found.broken) == ("fail", False)
+    found = of(facts, "n2", gpus=gpus)
+    assert (found.verdict, found.broken) == (verdict, False)
 
 
 @pytest.mark.parametrize(
@@ -328,6 +334,15 @@ def test_two_nodes_that_differ_are_both_told_and_none_is_odd() -> None:
     found = judge(facts, ("n1", "n2"))
     assert [one.verdict for one in found] == ["warn", "warn"]
     assert "libnccl.so.2.27.7 on n1; libnccl.so.2.26.2 on n2" in found[0].remarks[0].says
+
+
+def test_a_variable_that_one_node_lacks_is_named_alone() -> None:
+    facts = healthy()
+    for node in ("n1", "n3", "n4"):
+        facts.add(NodeSetting(node=node, name="$NCCL_IB_HCA", value="mlx5"))
+    assert verdicts(facts) == ["ok", "warn", "ok", "ok"]
+    (remark,) = of(facts, "n2").remarks
+    assert remark.says == "$NCCL_IB_HCA: not set, on the other nodes mlx5"
 
 
 def test_a_clock_that_stands_apart_is_a_warning() -> None:
@@ -406,6 +421,7 @@ nvidia_peermem
 /usr/lib/x86_64-linux-gnu/libnccl.so.2.27.7
 ==> environment <==
 NCCL_DEBUG=WARN
+CUDA_VISIBLE_DEVICES=0,1
 ==> scontrol listpids <==
 PID      JOBID    STEPID   LOCALID GLOBALID
 4711     48213    0        0       0
@@ -432,6 +448,9 @@ def test_the_set_up_of_a_node_is_read() -> None:
     assert told["mlx5 driver"] == "none"
     assert told["/etc/nccl.conf"] == "NCCL_IB_HCA=mlx5"
     assert told["NCCL library"] == "libnccl.so.2.27.7"
+    assert {name: value for name, value in told.items() if name[0] == "$"} == {
+        "$NCCL_DEBUG": "WARN"
+    }
     assert told["kernel modules"] == "nvidia_peermem nvidia_uvm"
     (jobs,) = [f for f in facts if isinstance(f, JobProcesses)]
     assert (jobs.jobs, jobs.sure) == (((4711, "48213"), (4712, "48214")), True)

@@ -37,6 +37,9 @@ def _values(facts: Facts) -> Mapping[str, dict[str, str]]:
     for setting in facts.all(NodeSetting):
         if setting.node:
             out[setting.name][setting.node] = setting.value
+    asked = {setting.node for setting in facts.all(NodeSetting) if setting.node}
+    for name in [name for name in out if name.startswith("$")]:
+        out[name] |= dict.fromkeys(asked - out[name].keys(), "not set")
     for who in facts.all(NodeIdentity):
         if who.node:
             out["kernel"][who.node] = who.kernel or "unknown"

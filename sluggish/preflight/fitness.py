@@ -46,6 +46,8 @@ BROKEN_SMI = {
     "version_mismatch": "libraries and kernel module of the driver differ until a reboot",
     "unknown_error": "nvidia-smi fails",
 }
+MAY_BE_BARE = ("no_devices", "no_driver")
+"""On a node without a GPU on its bus this is as it should be."""
 LITTLE_FREE, HALF_FREE = 0.10, 0.50
 """Of a node on which nothing runs yet nearly all memory is free."""
 FULL, FILLED = 0.90, 0.50
@@ -90,7 +92,7 @@ def judge(
         facts.facts[Look] = [replace(look, gpus_per_node=gpus) for look in facts.all(Look)]
     remarks = [
         *_by_rules(facts),
-        *_driver(facts),
+        *_driver(facts, gpus),
         *_no_gpu(facts, gpus),
         *_host(facts),
         *alike(facts),
@@ -152,17 +154,20 @@ def _of_finding(found: Finding, state: str) -> Iterator[Remark]:
         )
 
 
-def _driver(facts: Facts) -> Iterator[Remark]:
-    """nvidia-smi ran and says that nothing can use a GPU here."""
+def _driver(facts: Facts, gpus: int | None) -> Iterator[Remark]:
+    """nvidia-smi ran and says that nothing can use a GPU here, although the bus shows some."""
     has = {g.node for g in facts.all(Gpu)}
     on_bus = {c.node for c in facts.all(GpuCount) if c.source == "pci" and c.count}
     for failure in facts.all(SmiFailure):
         says = BROKEN_SMI.get(failure.kind)
-        if failure.node and says and failure.node not in has:
-            bare = failure.kind in ("no_devices", "no_driver") and failure.node not in on_bus
-            if not bare:
-                yield Remark(node=failure.node, area="driver", state=FAIL, says=f"driver: {says}",
-                             rule="GPU-STUCK")  # fmt: skip
+        if failure.node is None or says is None or failure.node in has:
+            continue
+        if failure.kind in MAY_BE_BARE and failure.node not in on_bus:
+            continue
+        hidden = failure.kind == "no_devices" and not gpus
+        says += "; a container or cgroup may hide them" if hidden else ""
+        yield Remark(node=failure.node, area="driver", state=WARN if hidden else FAIL,
+                     says=f"driver: {says}", rule="GPU-STUCK")  # fmt: skip
 
 
 def _no_gpu(facts: Facts, gpus: int | None) -> Iterator[Remark]:

@@ -81,6 +81,9 @@ class UserProcess:
 
 
 FACTS: tuple[type, ...] = (NodeSetting, JobProcesses, UserProcess)
+OWN = ("CUDA_VISIBLE_DEVICES=",)
+"""Variables that rightly differ from node to node."""
+MOST_VARIABLES = 200
 FIRST_USER = 1_000
 """Below are the system's own accounts (useradd's UID_MIN)."""
 TRAINING = re.compile(r"python|pt_main|pt_data|torchrun|deepspeed|accelerate")
@@ -141,8 +144,10 @@ def _settings(found: dict[str, str]) -> Iterator[tuple[str, str]]:
     yield "/etc/nccl.conf", " ".join(line for line in lines if line and line[0] != "#") or "none"
     release = re.search(r'^PRETTY_NAME="?([^"\n]{1,80})', found.get("/etc/os-release", ""), re.M)
     yield "system", release[1] if release else "unknown"
-    variables = sorted(found.get("environment", "").splitlines())
-    yield "environment", " ".join(variables)[:2_000] or "none"
+    for line in found.get("environment", "").splitlines()[:MOST_VARIABLES]:
+        if not line.startswith(OWN):
+            variable, _, value = line.partition("=")
+            yield f"${variable}", value[:400]
 
 
 def _jobs(found: dict[str, str]) -> tuple[tuple[tuple[int, str], ...], bool]:

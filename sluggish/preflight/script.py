@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from sluggish.preflight.launch import checkpoint, export, kill, saves_are_told, sruns
 from sluggish.preflight.note import Note
-from sluggish.preflight.settings import folklore, recorder, timeouts, watchdog
+from sluggish.preflight.recorder import recorder
+from sluggish.preflight.settings import folklore, timeouts, watchdog
 from sluggish.preflight.shell import Script
 from sluggish.text import safe
 

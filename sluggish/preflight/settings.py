@@ -1,4 +1,4 @@
-"""Pure: what the settings of a launch hide, and which evidence of a hang they leave.
+"""Pure: what the settings of a launch hide, and how long a hang then lasts.
 
 Sources: NCCL's documentation, "Environment Variables"; PyTorch's ProcessGroupNCCL and
 FlightRecorder sources; docs/collectives.md.
@@ -15,7 +15,6 @@ LONG_S = 3_600
 """An hour: PyTorch's own is 10 min with NCCL; whoever needs more lets one rank work alone."""
 IB_TIMEOUT = 22
 """From here on a dead path is noticed after 2 min (4.096 us * 2^timeout * 7 retries)."""
-DUMPS = "/shared/dumps/$SLURM_JOB_ID"
 
 
 def watchdog(script: Script) -> Iterator[Note]:
@@ -125,78 +124,6 @@ def _ib_timeouts(script: Script) -> Iterator[Note]:
             "the field has 3 bits: more than 7 means nothing",
             better=("export NCCL_IB_RETRY_CNT=7",),
         )
-
-
-def recorder(script: Script) -> Iterator[Note]:
-    """Without a dump on lasting storage nobody can say which rank the others waited for."""
-    sizes = [script.settings.get(name) for name in _SIZES]
-    set_to = [s for s in sizes if s]
-    if any(number(s) == 0 for s in set_to):
-        zero = next(s for s in set_to if number(s) == 0)
-        yield of_setting(
-            zero,
-            "the flight recorder is off: a hang leaves no trace of who waits for whom",
-            better=(f"export {zero.name}=20000",),
-        )
-    elif not set_to:
-        yield Note(
-            unfit=False,
-            line=None,
-            says="the flight recorder's size is not set: older "
-            "PyTorch keeps nothing then (each version reads its own name)",
-            better=tuple(f"export {name}=20000" for name in _SIZES),
-        )
-    setting = script.settings.get("TORCH_NCCL_DUMP_ON_TIMEOUT")
-    if setting is None or not is_one_of(setting, ON):
-        says = "no dump is written at a timeout" + ("" if setting else " by older PyTorch")
-        line = setting.line if setting else None
-        yield Note(
-            unfit=False, line=line, says=says, better=("export TORCH_NCCL_DUMP_ON_TIMEOUT=1",)
-        )
-    yield from _dump_path(script)
-    if "NCCL_DEBUG" not in script.settings:
-        yield Note(
-            unfit=False,
-            line=None,
-            says="NCCL_DEBUG is not set: no error of the network reaches the log",
-            better=("export NCCL_DEBUG=WARN",),
-        )
-
-
-_SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
-_PATHS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
-_JOB = re.compile(r"SLURM_(?:ARRAY_)?JOB_?ID|%[jA]|\$\(date|RANDOM|mktemp")
-_LOST = re.compile(r"(?:/tmp|/var/tmp|/dev/shm|/run|\$\{?TMPDIR)\b")
-
-
-def _dump_path(script: Script) -> Iterator[Note]:
-    better = (f'mkdir -p "{DUMPS}"', *(f"export {name}={DUMPS}/rank_" for name in _PATHS))
-    found = [s for s in map(script.settings.get, _PATHS) if s]
-    if not found:
-        yield Note(
-            unfit=False,
-            line=None,
-            says="no lasting place for the dumps: by default they "
-            "go to the node's /tmp, which a teardown deletes, or into a home where jobs "
-            "overwrite one another",
-            better=better,
-        )
-    for setting in found:
-        path = setting.value
-        line = (f"export {setting.name}={DUMPS}/rank_",)
-        if _LOST.match(path):
-            yield of_setting(
-                setting,
-                "dumps on a node's own disk are gone when it is",
-                better=line,
-            )
-        elif not _JOB.search(path):
-            yield of_setting(
-                setting,
-                "the next job overwrites the dumps: the job's id is not in the "
-                "path, nor in a dump itself",
-                better=line,
-            )
 
 
 _HIDES = {
