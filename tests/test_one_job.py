@@ -63,6 +63,15 @@ def test_a_dump_that_an_earlier_run_left_is_no_record_of_this_one(gone):
     assert any("earlier run" in note for note in wait.confidence_notes)
 
 
+@pytest.mark.parametrize("young", [1, 3, 8])
+def test_the_few_dumps_of_a_young_run_are_not_waited_for_by_those_of_the_old_one(young):
+    left = earlier(facts_of(fsdp(16, 9, "missing").files()), timedelta(hours=1))
+    new = facts_of(fsdp(16, 12, "operation").files())
+    wait = ask([f for f in left if f.rank >= young] + [f for f in new if f.rank < young])
+    assert (wait.state, blamed(wait)) == ("unobserved", [])
+    assert any("left over from an earlier run" in note for note in wait.confidence_notes)
+
+
 def test_in_wrapped_rings_the_age_of_the_file_decides():
     wrapped = {"buffer_size": 4}
     now = written(facts_of(fsdp(16, 3, "operation", **wrapped).files()))

@@ -126,6 +126,8 @@ def _without_earlier(records: list[RankRecord], notes: list[str]) -> list[RankRe
         and (seen_start or _is_old_file(r, look))
     ]
     if not old or 2 * len(old) >= len(records):
+        old = _before_the_newest(records)
+    if not old:
         return records
     notes.append(
         f"{counted(len(old), 'dump ends', 'dumps end')} before the others begin: left over from an "
@@ -133,6 +135,19 @@ def _without_earlier(records: list[RankRecord], notes: list[str]) -> list[RankRe
     )
     gone = {id(r) for r in old}
     return [r for r in records if id(r) not in gone]
+
+
+def _before_the_newest(records: list[RankRecord]) -> list[RankRecord]:
+    """Half of the dumps or more, where they end before the newest begins: only it is of this run.
+
+    Mixed, the few of a young run would seem to be waited for by those of the old one.
+    """
+    newest = max((r for r in records if r.last_created_at), key=lambda r: _latest([r]))
+    start = newest.first_created_at
+    if start is None or newest.wrapped or newest.only_active:
+        return []
+    old = [r for r in records if r.last_created_at and r.last_created_at + SLACK < start]
+    return old if 2 * len(old) >= len(records) else []
 
 
 def _is_old_file(record: RankRecord, look: float | None) -> bool:
