@@ -11,7 +11,7 @@ from sluggish.correlate.locate import places
 from sluggish.correlate.stacks import grouped
 from sluggish.correlate.timeline import look
 from sluggish.correlate.waitgraph import job_heads, label, wait_for
-from sluggish.evidence.model import Bundle
+from sluggish.evidence.model import Bundle, Unread
 from sluggish.evidence.open import text_of
 from sluggish.facts.collective import Group, GroupHead, RankRecord, Wait, WaitRoot
 from sluggish.facts.derived import Place
@@ -104,8 +104,8 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -
     return facts
 
 
-def ranks_answer(facts: Facts) -> RanksAnswer:
-    """Pure: the same facts in any order give the same answer."""
+def ranks_answer(facts: Facts, unread: Sequence[Unread] = ()) -> RanksAnswer:
+    """Pure: the same facts in any order give the same answer. `unread`: files of no known kind."""
     wait = next(iter(facts.all(Wait)), None) or wait_for(facts)
     at = {place.rank: place for place in facts.all(Place)}
     slow = () if wait.roots or wait.waiters else _slow(facts)
@@ -124,7 +124,7 @@ def ranks_answer(facts: Facts) -> RanksAnswer:
         observed=wait.observed,
         world_size=wait.world_size,
         sources=tuple(dict.fromkeys((*wait.sources, *told))),
-        notes=(*wait.confidence_notes, *_not_read(facts)),
+        notes=(*wait.confidence_notes, *_not_read(facts, unread)),
         stacks=tuple(
             (g.ranks, g.meaning.words if g.meaning else g.frames[0].function)
             for g in grouped(facts.all(Stack))
@@ -152,9 +152,10 @@ SHOWN = 4  # files that could not be read are named up to here
 OF_RANKS = ("flight_recorder", "nccl_ras", "stacks")
 
 
-def _not_read(facts: Facts) -> Iterator[str]:
-    """A dump that was refused or cut short: its rank is not seen for that reason."""
+def _not_read(facts: Facts, unread: Sequence[Unread]) -> Iterator[str]:
+    """A dump that was refused, cut short or empty: its rank is not seen for that reason."""
     rows = dict.fromkeys((g.path, g.why) for g in facts.gaps if g.probe in OF_RANKS)
+    rows |= dict.fromkeys((one.path, one.why) for one in unread)
     for path, why in list(rows)[:SHOWN]:
         yield f"{path}: {why}"
     if len(rows) > SHOWN:

@@ -137,6 +137,17 @@ def test_a_dump_that_was_refused_is_told_with_its_reason(tmp_path, capsys):
     assert "rank_9: not understood: refused: the dump wants to run os.system" in refused + cut
 
 
+def test_a_dump_that_is_empty_or_cut_in_its_head_is_told_too(tmp_path, capsys):
+    files = fsdp(16, 3, "operation").files()
+    files[2], files[7] = b"", files[7][:60]
+    assert run([dumps(tmp_path, files)], as_json=True) == 12
+    answer = json.loads(capsys.readouterr().out)
+    assert ([c["rank"] for c in answer["culprits"]], answer["unobserved"]) == ([3], [2, 7])
+    empty, cut = (note for note in answer["notes"] if "nccl_trace" in note)
+    assert "rank_2: " in empty
+    assert "rank_7: " in cut
+
+
 def test_what_no_recorder_sees_is_said_every_time(tmp_path, capsys):
     run([dumps(tmp_path, fsdp(8).files())])
     assert "BLIND     dumps hold no operation inside a CUDA graph" in capsys.readouterr().out

@@ -26,7 +26,7 @@ def run(paths: Sequence[str], *, as_json: bool = False, as_csv: bool = False) ->
     gc.disable()  # facts have no cycles, and of thousands of dumps there are many
     try:
         bundle, facts = _read(paths)
-        answer = ranks_answer(facts)
+        answer = ranks_answer(facts, bundle.unread)
     finally:
         gc.enable()
     if not answer.sources:
