@@ -112,7 +112,9 @@ def _closers(data: bytes) -> list[bytes] | None:
         if refers:
             found.add(name + refers)
         at = data.find(b"coalesced", at + 1)
-    return [b"coalesced", *found] if name and len(found) <= CLOSERS else None
+    if not name or len(found) > CLOSERS:
+        return None
+    return [b"coalesced", *(closer for closer in found if closer in data)]
 
 
 def _get(data: bytes, word: bytes) -> bytes:
