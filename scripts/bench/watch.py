@@ -32,13 +32,13 @@ def tables(days: float, hangs: int, seed: int) -> str:
     work += [("hanging", kind, seed + n) for kind in traces.HANGS for n in range(hangs)]
     with ProcessPoolExecutor(2) as pool:
         done = list(pool.map(one, work, chunksize=4))
-    found: dict[str, list[play.Told]] = {}
-    for told in done:
-        found.setdefault(told.kind, []).append(told)
+    found: dict[tuple[str, str], list[play.Told]] = {}
+    for (what, _, _), told in zip(work, done, strict=True):
+        found.setdefault((what, told.kind), []).append(told)
     lines = ["| healthy jobs | job-days | notices | alarms |", "|---|---|---|---|"]
     total = alarms = 0.0
     for kind in traces.KINDS:
-        runs = found[kind]
+        runs = found["healthy", kind]
         spent = sum(run.seconds for run in runs) / 86400
         count = sum(len(run.alerts) for run in runs)
         total, alarms = total + spent, alarms + count
@@ -48,7 +48,7 @@ def tables(days: float, hangs: int, seed: int) -> str:
     lines.append(f"| hang, {hangs} each | notice p50 | p95 | alert p50 | last | too early |")
     lines.append("|---|---|---|---|---|---|")
     for kind in traces.HANGS:
-        runs = found[kind]
+        runs = found["hanging", kind]
         notice = [float("inf") if run.notice_s is None else run.notice_s for run in runs]
         alert = [float("inf") if run.alert_s is None else run.alert_s for run in runs]
         early = sum(len(run.alerts) for run in runs)

@@ -43,30 +43,46 @@ END
         sleep "$EVERY"
     done
 }
-parent() { # PID
-    read -r line <"/proc/$1/stat" || return 1
-    line=${line##*) }
-    line=${line#* }
-    echo "${line%% *}"
+# as job_pids of owner.sh, in three processes instead of a loop: it runs each minute
+mine() {
+    {
+        grep -lszFx "SLURM_JOB_ID=$SLUGGISH_JOB" /proc/[0-9]*/environ
+        grep -ls "/job_$SLUGGISH_JOB\(/\|\$\)" /proc/[0-9]*/cgroup
+    } 2>/dev/null | cut -d / -f 3 | sort -un | awk -v uid="$SLUGGISH_UID" -v self="$$" '
+        function parent(p,   f, line, s) {
+            if (!(p in up)) {
+                f = "/proc/" p "/stat"
+                if ((getline line < f) > 0) { sub(/^.*\) /, "", line); split(line, s, " "); up[p] = s[2] }
+                else up[p] = 0
+                close(f)
+            }
+            return up[p]
+        }
+        {
+            f = "/proc/" $1 "/status"
+            owner = ""
+            while ((getline line < f) > 0) if (line ~ /^Uid:/) { split(line, s, /[ \t]+/); owner = s[2]; break }
+            close(f)
+            if (owner == "" || (uid != "" && owner != uid)) next
+            for (p = $1; p > 1 && p != self; p = parent(p)) ;
+            if (p != self) print $1
+        }'
 } 2>/dev/null
-tops() { # NAME PID...: those with this variable whose parent has none
+with() { # NAME PID...: those that have this variable
     name=$1
     shift
+    for p; do shift; set -- "$@" "/proc/$p/environ"; done
+    [ $# -eq 0 ] || grep -lsz "^$name=" "$@" | cut -d / -f 3
+} 2>/dev/null
+tops() { # PID...: those of them whose parent is not among them
     for p; do
-        [ -n "$(variable "$p" "$name")" ] || continue
-        up=$(parent "$p") && [ -z "$(variable "$up" "$name")" ] && echo "$p"
+        read -r line <"/proc/$p/stat" || continue
+        line=${line##*) }
+        line=${line#* }
+        case " $* " in *" ${line%% *} "*) ;; *) echo "$p" ;; esac
     done
-}
-settings() { # PID NAME...
-    pid=$1
-    shift
-    for name; do
-        v=$(variable "$pid" "$name")
-        case $v in '' | *[!0-9.,]*) ;; *) echo "e$name=$v" ;; esac
-    done
-}
+} 2>/dev/null
 watchdog_of() { # PID
-    settings "$1" NCCL_TIMEOUT DEEPSPEED_TIMEOUT
     tr '\0' '\n' <"/proc/$1/cmdline" 2>/dev/null | sed -n '
         s/^--\(distributed[-_]timeout[-_]minutes\)=\([0-9.]*\)$/e\1=\2/p
         s/^--\(ddp[-_]timeout\)=\([0-9.]*\)$/e\1=\2/p
@@ -76,17 +92,17 @@ watchdog_of() { # PID
 # the job's processes, and among them its ranks; found anew each minute
 p_pids() {
     while :; do
-        pids=$(job_pids | head -n 512)
-        found=$(tops RANK $pids)
-        [ -n "$found" ] || found=$(tops SLURM_PROCID $pids)
+        pids=$(mine | head -n 512)
+        found=$(tops $(with RANK $pids))
+        [ -n "$found" ] || found=$(tops $(with SLURM_PROCID $pids))
         echo "p"$pids
         echo "r"$found
-        n=0
-        for p in $found; do # numbers of known names alone leave the node
-            settings "$p" SLURM_STEP_GPUS
-            n=$((n + 1))
-            [ "$n" -gt 1 ] || watchdog_of "$p"
-        done
+        # of what they were started with, numbers of known names alone leave the node
+        set --
+        for p in $found; do set -- "$@" "/proc/$p/environ"; done
+        [ $# -eq 0 ] || grep -haszE '^(SLURM_STEP_GPUS|NCCL_TIMEOUT|DEEPSPEED_TIMEOUT)=[0-9.,]+$' "$@" |
+            tr '\0' '\n' | sort -u | sed 's/^/e/'
+        [ -z "$found" ] || watchdog_of "${found%%[!0-9]*}"
         sleep 60
     done
 }

@@ -139,8 +139,9 @@ def judge(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
     still = signs.of_death(job, at, rules)
     if now == shape.UNKNOWN:
         return job, []
-    if job.moved_at is not None and now != shape.MOVING and _anew(job):
-        job = replace(job, moved_at=None, begun_at=at, quiet_since=None, noticed=False, hard=())
+    if _anew(job) and (job.moved_at is not None or job.moving_since is not None):
+        job = replace(job, moved_at=None, moving_since=None, begun_at=at, quiet_since=None)
+        job = replace(job, noticed=False, alerted=False, hard=())
     if now == shape.STEADY and (life or len(still) < min(2, signs.seen(job))):
         now = shape.MOVING
     if now == shape.MOVING:
