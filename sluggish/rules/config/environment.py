@@ -100,9 +100,10 @@ def _of_processes(view: View) -> dict[str, dict[Where, str]]:
     worlds = Counter(p.world_size for p in last.values())
     world = worlds.most_common(1)[0][0] if worlds else None
     ranks = [p for p in last.values() if p.world_size == world]
+    told = [((p.node, p.pid, p.rank), dict(p.env)) for p in ranks]
     out: dict[str, dict[Where, str]] = {}
     for name in {key for p in ranks for key, _ in p.env if _compared(key)}:
-        out[name] = {(p.node, p.pid, p.rank): dict(p.env).get(name, UNSET) for p in ranks}
+        out[name] = {where: env.get(name, UNSET) for where, env in told}
     return out
 
 
