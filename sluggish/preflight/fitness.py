@@ -24,7 +24,7 @@ HARDWARE = frozenset({
 """Rules whose failures are the node's own hardware."""
 BY_LOG = frozenset({"GPU-XID", "GPU-LOST", "GPU-SXID", "IB-FATAL", "IB-FLAP", "NODE-FAULT"})
 """They read what happened since the boot: unfit only where something of it still stands."""
-SOFT = frozenset({"SLOW-LINK", "IB-RATE", "CFG-PORTS", "CFG-VERSIONS", "GPU-ECC"})
+SOFT = frozenset({"SLOW-LINK", "IB-RATE", "CFG-PORTS", "GPU-ECC"})
 """Such a node starts and runs, slower or otherwise than its peers."""
 TOLD = frozenset({"CFG-PORTS", "NODE-CLOCK"})
 """What they say in passing of a node is worth a look before a start."""
