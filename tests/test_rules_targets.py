@@ -71,6 +71,11 @@ def test_what_an_administrator_switched_off_is_expected() -> None:
     ]
 
 
+def test_the_management_server_holds_no_file() -> None:
+    away = LustreTarget(node="a", target="MGS", state="DISCONN", inflight=1)
+    assert [f.role for f in run(away, ost("a"))] == [Role.ALL_CLEAR]
+
+
 def test_a_mount_that_answers_clears_no_target_that_was_not_seen() -> None:
     (found,) = run(Mount(node="a", path="/lustre", fstype="lustre", answered=True))
     assert (found.role, found.strength) == (Role.CONTEXT, Strength.WEAK)

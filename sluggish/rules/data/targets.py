@@ -13,6 +13,8 @@ from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 
 LOST = {"DISCONN", "CONNECTING", "EVICTED", "REPLAY", "REPLAY_LOCKS", "REPLAY_WAIT", "RECOVER"}
 """No request is answered in these (Lustre, lustre_import.h); IDLE and NEW are a client's rest."""
+MGS = "MGS"
+"""The management server: it hands out settings, no data and no locks of files wait for it."""
 SHOWN = 3
 
 
@@ -28,7 +30,7 @@ def data_target(view: View) -> Iterator[Finding]:
     told = [t for t in view.all(LustreTarget) if in_job(t.node, look) and not t.inactive]
     lost: dict[str, list[LustreTarget]] = defaultdict(list)
     for target in told:
-        if target.state in LOST:
+        if target.state in LOST and target.target != MGS:
             lost[target.target].append(target)
     held = {d.node for d in deltas(view.all(RankProcess)) if what_it_waits_on(d) == "network"}
     roots = {root.rank for wait in view.all(Wait) for root in wait.roots}
