@@ -19,6 +19,7 @@ from sluggish.causes import EXIT_CODES, EXIT_NOTHING, EXIT_USAGE, Cause
 from sluggish.cli.collect import transport_of
 from sluggish.cli.live import wish
 from sluggish.cli.notes import Notes
+from sluggish.cli.watch_screen import Screen
 from sluggish.config import Config
 from sluggish.evidence.source import EvidenceError
 from sluggish.probes import PROBES
@@ -29,6 +30,7 @@ from sluggish.reach.stream import Clock, Streams
 from sluggish.text import safe
 from sluggish.watch import dcgm
 from sluggish.watch.follow import ALIVE, WAITS, Follow
+from sluggish.watch.screen import row
 from sluggish.watch.state import Event, Rules
 
 if TYPE_CHECKING:
@@ -86,6 +88,7 @@ class _Watch:
         self._streams = Streams(self._clock)
         self._events: list[Event] = []
         self._notes = Notes(PROBES)
+        self._screen = Screen(wanted=not order.as_json)
         self.follow = Follow(
             self._streams, self._clock, order.rules, self._heard, _folder(config),
             lost_s=min(15.0, 3 * order.rules.every_s),
@@ -119,6 +122,7 @@ class _Watch:
 
     def close(self) -> None:
         self._stop.set()
+        self._screen.pause()
         self.follow.close()
 
     def _begin(self, job: str, first: bool = False) -> None:
@@ -171,6 +175,10 @@ class _Watch:
             asked_at, told, found = self._slurm.get()
             self.follow.slurm(told, asked_at)
             self._after_slurm(told, found)
+        now = self._clock()
+        told = self.follow.jobs.items()
+        rows = [row(f.state, len(f.nodes), now, self._order.rules) for _, f in told]
+        self._screen.rows(rows, now)
         for event in self._drained():
             if event.kind == "alert":
                 self._alarm(event)
@@ -283,7 +291,9 @@ class _Watch:
 
     def _look(self, job: str, event: Event) -> Diagnosis | None:
         wanted = wish_of(job, self._order, self._config)
+        self._screen.pause()
         code, diagnosis, path = look(wanted, self._order, self._config)
+        self._screen.resume()
         if diagnosis is None or diagnosis.verdict.cause is not Cause.PROGRESSING:
             self.code = self.code or code
             self._notify(event, diagnosis, path, code)
@@ -306,7 +316,7 @@ class _Watch:
                 self._tell(Event(kind="not told", at=self._clock(), job=event.job, says=why))
 
     def _tell(self, event: Event) -> None:
-        say(event, self._order.as_json)
+        self._screen.say(line_of(event, self._order.as_json))
 
 
 def look(wanted: Wanted, order: Order, config: Config) -> tuple[int, Diagnosis | None, str]:
@@ -361,17 +371,16 @@ def _sized(logs: Sequence[str], uid: int) -> tuple[float, float] | None:
     return float(sum(one.size for one in seen)), newest
 
 
-def say(event: Event, as_json: bool) -> None:
-    """One line an event: on stdout, as JSON or for a person."""
+def line_of(event: Event, as_json: bool) -> str:
+    """One line an event, as JSON or for a person."""
     at = datetime.fromtimestamp(event.at, UTC)
     if as_json:
         told = {"kind": event.kind, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "job": event.job or None,
                 "node": event.node, "says": event.says, "signs": list(event.signs)}  # fmt: skip
-        print(json.dumps(told), flush=True)
-        return
+        return json.dumps(told)
     where = " ".join(part for part in (event.job and f"job {event.job}", event.node) if part)
     words = f"{where}: {event.kind}: {event.says}" if where else f"{event.kind}: {event.says}"
-    print(f"{at:%H:%M:%SZ}  {safe(words, 300)}", flush=True)
+    return f"{at:%H:%M:%SZ}  {safe(words, 300)}"
 
 
 def document_of(event: Event, diagnosis: Diagnosis | None, path: str, code: int) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """What `sluggish watch` tells as it happens, and what is no alarm: ends, restarts, lost links."""
 
+import json
 import time
 
-from . import cluster, sims, sysfs
+from . import cluster, live, sims, sysfs
 from .cluster import Lab
-from .watching import LEFT, STOP, UNTIL_TOLD, sleeping, watching
+from .watching import LEFT, QUICK, STOP, UNTIL_TOLD, sleeping, watching
 
 
 def test_events_are_told_as_they_happen_and_the_end_of_the_job_is_no_alarm(lab: Lab) -> None:
@@ -109,3 +110,40 @@ def test_a_job_that_slurm_does_not_know_is_said_in_a_line(lab: Lab) -> None:
         assert watched.until("unknown", 5)["says"]
     with watching(lab, "--job", "x") as watched:
         assert watched.code() == 2
+
+
+def test_a_watch_that_was_killed_goes_on_where_it_was(lab: Lab) -> None:
+    stop, kept = lab.path("login", STOP), "/root/.local/state/sluggish/watch"
+    stop.unlink(missing_ok=True)
+    with sleeping(lab, UNTIL_TOLD) as job:
+        file = lab.path("login", f"{kept}/watch-{job}.json")
+        with watching(lab, "--job", job) as watched:
+            watched.until("watched")
+            cluster.wait_for(file.exists, 60, "the watch keeps no state")
+            cluster.end(watched.process)  # SIGKILL
+        assert json.loads(file.read_text())["job"] == job
+        cluster.wait_for(lambda: sampled(lab) == 0, 30, "a sampler stayed behind")
+        with watching(lab, "--job", job) as watched:
+            watched.until("watched")
+            stop.touch()
+            assert watched.until("ended", 30)["says"] == "COMPLETED"
+            assert watched.code() == 0
+        assert not file.exists()
+    stop.unlink()
+
+
+def test_a_person_reads_lines_where_there_is_no_terminal(lab: Lab) -> None:
+    stop = lab.path("login", STOP)
+    stop.unlink(missing_ok=True)
+    with sleeping(lab, UNTIL_TOLD) as job:
+        process = live.sluggish(lab, ["watch", "--job", job, *QUICK], None)
+        try:
+            assert process.stdout
+            assert b": watched: wrap on 2 nodes by ssh" in process.stdout.readline()
+            stop.touch()
+            out, _ = process.communicate(timeout=60)
+        finally:
+            cluster.end(process)
+    stop.unlink()
+    assert b": ended: COMPLETED" in out
+    assert b"\x1b" not in out
