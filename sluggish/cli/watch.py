@@ -143,6 +143,9 @@ class _Watch:
         if told.state not in ALIVE:
             self._ended(job, told.state or "GONE")
             return
+        job = told.id  # of a whole array one task was chosen
+        if job in self.follow.jobs:
+            return
         raw = told.raw_id or told.id
         way = None
         if self._order.prometheus is None:
@@ -196,13 +199,14 @@ class _Watch:
 
     def _ask_slurm(self) -> None:
         """Runs beside the loop: slurmctld may take its time, or be away."""
-        next_find = time.monotonic() + FIND_S
+        find_s = min(FIND_S, 4 * self._order.poll_s)
+        next_find = time.monotonic() + find_s
         while not self._stop.wait(self._order.poll_s):
             asked_at = self._clock()
             told = jobs.states([*self.follow.jobs, *self._waiting])
             found = None
             if self._order.finds and time.monotonic() > next_find:
-                next_find = time.monotonic() + FIND_S
+                next_find = time.monotonic() + find_s
                 found = jobs.running(self._order.user, self._order.partition)
             self._slurm.put((asked_at, told, found))
 

@@ -73,6 +73,8 @@ class Follow:
         self._lost_s = lost_s
         self._slurm_since: float | None = None
         self._save_failed = ""
+        if folder is not None:
+            store.tidy(folder, clock())
 
     # -- which jobs
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from sluggish.watch.state import Job, decode, encode
 
 MOST_BYTES = 64 << 20
+KEPT_S = 30 * 86400.0
 
 
 def path_of(folder: Path, job: str) -> Path:
@@ -38,6 +39,14 @@ def save(folder: Path, job: Job) -> str:
         with suppress(OSError):
             aside.unlink()
         return f"{place}: {problem.strerror}"
+
+
+def tidy(folder: Path, now: float) -> None:
+    """Removes states of jobs that nobody has watched for a month."""
+    with suppress(OSError):
+        for file in folder.glob("watch-*.json"):
+            if now - file.lstat().st_mtime > KEPT_S:
+                file.unlink()
 
 
 def forget(folder: Path, job: str) -> None:
