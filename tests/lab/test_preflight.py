@@ -60,6 +60,7 @@ def test_what_nvidia_smi_says_is_told_by_node(lab: Lab) -> None:
 def test_full_memory_files_and_a_mount_that_hangs_are_unfit_on_their_nodes_alone(
     lab: Lab,
 ) -> None:
+    size = lab.sh("node02", "df -P -k /dev/shm | awk 'NR == 2 {print $2}'").strip()
     fill = "dd if=/dev/zero of=/dev/shm/x bs=64k count=15"
     lab.sh("node02", f"mount -n -o remount,size=1m /dev/shm; {fill}")
     try:
@@ -76,7 +77,7 @@ def test_full_memory_files_and_a_mount_that_hangs_are_unfit_on_their_nodes_alone
         assert "size of /dev/shm" in said(found, "node02", "warn")
         assert "mount /mnt/fuse-node04" in said(found, "node04", "fail")
     finally:
-        lab.sh("node02", "rm /dev/shm/x; mount -n -o remount,size=100% /dev/shm")
+        lab.sh("node02", f"rm /dev/shm/x; mount -n -o remount,size={size}k /dev/shm")
 
 
 def test_training_programs_of_no_job_are_leftovers_and_a_job_s_are_not(lab: Lab) -> None:
