@@ -5,7 +5,7 @@ import time
 
 from . import cluster, live, sims, sysfs
 from .cluster import Lab
-from .watching import LEFT, QUICK, STOP, UNTIL_TOLD, sleeping, watching
+from .watching import LEFT, QUICK, STOP, UNTIL_TOLD, sampled, sleeping, watching
 
 
 def test_events_are_told_as_they_happen_and_the_end_of_the_job_is_no_alarm(lab: Lab) -> None:
@@ -42,37 +42,6 @@ OOM = (
     "Out of memory: Killed process 4711 (python) total-vm:9kB, anon-rss:8kB, file-rss:0kB, "
     "shmem-rss:0kB, UID:5001 pgtables:1kB oom_score_adj:0"
 )
-
-
-def sampled(lab: Lab) -> int:
-    """Nodes on which a sampler runs."""
-    counts = [lab.exec(node, ["pgrep", "-fc", "nvidia-smi --query-gpu=index,"]) for node in LEFT]
-    return sum(int(done.stdout or 0) > 0 for done in counts)
-
-
-def test_a_lost_node_and_a_slurm_that_restarts_do_not_end_the_watch(lab: Lab) -> None:
-    stop = lab.path("login", STOP)
-    stop.unlink(missing_ok=True)
-    try:
-        # Slurm itself would end a job whose node does not answer
-        with sleeping(lab, UNTIL_TOLD, "-k") as job, watching(lab, "--job", job) as watched:
-            watched.until("watched")
-            cluster.wait_for(lambda: sampled(lab) == 2, 20, "no sampler on the nodes")
-            lab.cut(LEFT[1])
-            watched.until("node lost", 60, LEFT[1])
-            lab.mend(LEFT[1])
-            watched.until("node back", 60, LEFT[1])
-            lab.sh("ctl", "pkill -9 -x slurmctld; sleep 5")
-            watched.until("slurm silent", 30)
-            lab.sh("ctl", "setsid slurmctld -D >/dev/null 2>&1 </dev/null &")
-            watched.until("slurm back", 40)
-            stop.touch()
-            assert watched.until("ended", 30)["says"] == "COMPLETED"
-            assert watched.code() == 0
-        assert not {"alert", "quiet"} & set(watched.kinds)
-    finally:
-        stop.unlink(missing_ok=True)
-        lab.mend(LEFT[1])
 
 
 def test_by_srun_the_session_dies_with_the_job_and_that_is_no_alarm(lab: Lab) -> None:

@@ -112,3 +112,9 @@ def sleeping(lab: Lab, script: str, *more: str) -> Iterator[str]:
 
 STOP = "/home/alice/stop"
 UNTIL_TOLD = f"srun sh -c 'until [ -e {STOP} ]; do sleep 0.2; done'"
+
+
+def sampled(lab: Lab) -> int:
+    """Nodes on which a sampler runs."""
+    counts = [lab.exec(node, ["pgrep", "-fc", "nvidia-smi --query-gpu=index,"]) for node in LEFT]
+    return sum(int(done.stdout or 0) > 0 for done in counts)

@@ -144,6 +144,37 @@ def test_a_scrape_is_one_sample_and_an_old_xid_no_news() -> None:
     assert [(x.node, x.gpu, x.code) for x in xids] == [("gpu-07", 3, 48)]
 
 
+def test_three_hundred_jobs_of_one_prometheus() -> None:
+    events: list[Event] = []
+    follow = Follow(None, lambda: 0.0, RULES, events.append)  # type: ignore[arg-type]
+    for job in range(300):
+        follow.begin(f"{job}", raw_id=f"{job}", started_at=0.0, nodes=(f"n{job}",), uid=None,
+                     logs=(), transport=None)  # fmt: skip
+    site = dcgm.Site()
+    began, rounds = time.process_time(), 30
+    for number in range(rounds):
+        power = float(WORK[number % 5])
+        answer = site_of(300, power, 10.0 + 5 * number)
+        follow.feed(*dcgm.samples(answer, site, 1000.0 + 5 * number))
+    spent = time.process_time() - began
+    assert {one.state.shape for one in follow.jobs.values()} == {"moving"}
+    assert events == []
+    assert spent / rounds < 2.5, "a round of 5 s has to be read in half of it"
+
+
+def site_of(nodes: int, power: float, at: float) -> prometheus.Answer:
+    found: list[Value] = []
+    scraped: list[Value] = []
+    told = {"DCGM_FI_DEV_GPU_UTIL": 98.0, "DCGM_FI_DEV_POWER_USAGE": power,
+            "DCGM_FI_DEV_FB_USED": 90_000.0, "DCGM_FI_DEV_POWER_MGMT_LIMIT": 1100.0}  # fmt: skip
+    for node in range(nodes):
+        for gpu in range(8):
+            labels = {"Hostname": f"n{node}", "gpu": f"{gpu}"}
+            found += [Value(labels={**labels, "__name__": n}, value=v) for n, v in told.items()]
+            scraped.append(Value(labels=labels, value=at))
+    return prometheus.Answer(values=tuple(found), scraped=tuple(scraped))
+
+
 def test_no_prometheus_is_one_line() -> None:
     assert prometheus.ask("http://127.0.0.1:1", 2).problem.startswith("127.0.0.1: ")
 
