@@ -74,12 +74,11 @@ def _kept(
     for place in range(newer - 1, 0, -1):
         part = parts[place]
         at = part.find(group)
-        closes = any(closer in part for closer in closers)
         if (
-            not closes
-            and part.count(finished) == 1
-            and at >= 0
+            at >= 0
             and part[at + length + 1 : at + end] == after
+            and part.count(finished) == 1
+            and not (closers and any(closer in part for closer in closers))
         ):
             local = part[at + length]
             count = seen.get(local, 0)
