@@ -30,10 +30,11 @@ while read -r _ path type _; do
   esac
   n=$((n + 1)); [ "$n" -gt 64 ] && break
   printf '%s\\n' "$path" > "$t/$n.path"
-  ( s=$(date +%s.%N); stat -f "$(printf '%b' "$path")" > /dev/null 2>&1 < /dev/null
-    echo "answered from $s to $(date +%s.%N)" > "$t/$n.done" ) > /dev/null 2>&1 < /dev/null &
+  sh -c 's=$(date +%s.%N); stat -f "$1"; echo "answered from $s to $(date +%s.%N)" > "$2"' \\
+    sh "$(printf '%b' "$path")" "$t/$n.done" > /dev/null 2>&1 < /dev/null &
 done < /proc/self/mounts
-( df -P -l "$@"; df -P /dev/shm | tail -n 1; : > "$t/df.done" ) > "$t/df" 2>/dev/null < /dev/null &
+t=$t sh -c 'df -P -l "$@"; df -P /dev/shm | tail -n 1; : > "$t/df.done"' \\
+  sh "$@" > "$t/df" 2>/dev/null < /dev/null &
 ( for kind in osc mdc mgc; do
     for f in /proc/fs/lustre/$kind/*/import /sys/kernel/debug/lustre/$kind/*/import; do
       [ -r "$f" ] && echo "==> $f <==" && cat "$f" && echo
