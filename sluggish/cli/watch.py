@@ -6,7 +6,6 @@ import json
 import os
 import queue
 import shlex
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -15,10 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluggish.causes import EXIT_CODES, EXIT_NOTHING, EXIT_USAGE, Cause
+from sluggish.causes import EXIT_NOTHING, Cause
 from sluggish.cli.collect import transport_of
 from sluggish.cli.live import wish
 from sluggish.cli.notes import Notes
+from sluggish.cli.watch_look import document_of, line_of, look
 from sluggish.cli.watch_screen import Screen
 from sluggish.config import Config
 from sluggish.evidence.source import EvidenceError
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 POLL_S = 15.0
 """Slurm is asked this often, once for all jobs."""
-AGAIN_S = 3.0
 FIND_S = 60.0
 """How often new jobs of a user or partition are looked for."""
 
@@ -296,7 +295,9 @@ class _Watch:
     def _look(self, job: str, event: Event) -> Diagnosis | None:
         wanted = wish_of(job, self._order, self._config)
         self._screen.pause()
-        code, diagnosis, path = look(wanted, self._order, self._config)
+        code, diagnosis, path = look(
+            wanted, self._config, as_json=self._order.as_json, cloud=self._order.cloud
+        )
         self._screen.resume()
         if diagnosis is None or diagnosis.verdict.cause is not Cause.PROGRESSING:
             self.code = self.code or code
@@ -323,48 +324,6 @@ class _Watch:
         self._screen.say(line_of(event, self._order.as_json))
 
 
-def look(wanted: Wanted, order: Order, config: Config) -> tuple[int, Diagnosis | None, str]:
-    """As `diagnose --job`: exit code, diagnosis, where its bundle lies."""
-    from sluggish.cli.collect import collected
-    from sluggish.cli.diagnose import report
-    from sluggish.cli.history import remember
-    from sluggish.cli.reading import mapper
-    from sluggish.diagnose import diagnose
-    from sluggish.evidence.open import load
-
-    for again in (True, False):  # a disk that was busy a moment ago may take it now
-        try:
-            kept = collected(wanted, config)
-            break
-        except EvidenceError as problem:
-            print(f"sluggish: {safe(str(problem), 300)}", file=sys.stderr)
-            if not again:
-                return EXIT_USAGE, None, ""
-            time.sleep(AGAIN_S)
-    else:
-        raise AssertionError("unreachable")
-    if kept is None:
-        return EXIT_NOTHING, None, ""
-    bundle = load([str(kept.path)], PROBES)
-    if order.as_json:
-        cloud = order.cloud or config.cloud
-        diagnosis = diagnose(bundle, mapper(), cloud=cloud, reason=config.reason_template)
-        told: dict[str, Any] = {"kind": "diagnosis", "job": wanted.job.job}
-        from sluggish.report.json import render
-
-        print(json.dumps({**told, "diagnosis": json.loads(render(diagnosis))}), flush=True)
-        code = EXIT_CODES[diagnosis.verdict.cause]
-    else:
-        found: list[Diagnosis] = []
-        code = report(bundle, as_json=False, explain=False, cloud=order.cloud, config=config,
-                      then=found.append)  # fmt: skip
-        diagnosis = found[0]
-    remember(diagnosis, config, wanted.job.job)
-    if kept.taken.stopped:
-        raise KeyboardInterrupt
-    return code, diagnosis, str(kept.path)
-
-
 def _sized(logs: Sequence[str], uid: int) -> tuple[float, float] | None:
     """Bytes of a job's logs and their newest time; None where they cannot be seen from here."""
     found = [paths.stat(log, uid=uid, timeout_s=2.0) for log in logs[:4]]
@@ -373,35 +332,6 @@ def _sized(logs: Sequence[str], uid: int) -> tuple[float, float] | None:
         return None
     newest = max(one.mtime.timestamp() for one in seen if one.mtime)
     return float(sum(one.size for one in seen)), newest
-
-
-def line_of(event: Event, as_json: bool) -> str:
-    """One line an event, as JSON or for a person."""
-    at = datetime.fromtimestamp(event.at, UTC)
-    if as_json:
-        told = {"kind": event.kind, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}", "job": event.job or None,
-                "node": event.node, "says": event.says, "signs": list(event.signs)}  # fmt: skip
-        return json.dumps(told)
-    where = " ".join(part for part in (event.job and f"job {event.job}", event.node) if part)
-    words = f"{where}: {event.kind}: {event.says}" if where else f"{event.kind}: {event.says}"
-    return f"{at:%H:%M:%SZ}  {safe(words, 300)}"
-
-
-def document_of(event: Event, diagnosis: Diagnosis | None, path: str, code: int) -> dict[str, Any]:
-    """What exec and webhook get: the event and the verdict in short; the bundle holds the rest."""
-    verdict: dict[str, Any] = {"cause": None, "subtype": None, "confidence": None, "culprits": []}
-    if diagnosis is not None:
-        from sluggish.report.json import render
-
-        whole = json.loads(render(diagnosis))["verdict"]
-        verdict = {key: whole.get(key) for key in verdict}
-    at = datetime.fromtimestamp(event.at, UTC)
-    since = datetime.fromtimestamp(event.since, UTC) if event.since else None
-    return {
-        "schema": 1, "kind": event.kind, "job": event.job, "at": f"{at:%Y-%m-%dT%H:%M:%SZ}",
-        "since": f"{since:%Y-%m-%dT%H:%M:%SZ}" if since else None, "says": safe(event.says, 400),
-        "signs": list(event.signs), "verdict": verdict, "exit_code": code, "bundle": path or None,
-    }  # fmt: skip
 
 
 def wish_of(job: str, order: Order, config: Config) -> Wanted:
