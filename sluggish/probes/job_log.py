@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sluggish.evidence.logscan import GAP_MARK, SLOW_MARK, UNSEARCHED
@@ -30,6 +31,7 @@ from sluggish.loglines import launch, readers, training
 from sluggish.loglines.line import Line
 from sluggish.loglines.prefix import lines
 from sluggish.loglines.stamps import zone_of
+from sluggish.loglines.steady import without_middle
 
 ID = "job_log"
 COMMAND = 'cat "$SLUGGISH_JOB_LOG"'
@@ -47,6 +49,8 @@ AHEAD: dict[bytes, int] = {b"Traceback (most recent call last)": 24_000}
 STEPS_A_RANK = 64
 STEPS_IN_ALL = 2_000
 FIRST_STEPS = 50
+STEADY = ("step", "evaluation", "bar")
+"""Kinds of progress of which only the first and the last become facts."""
 MOST_OF_A_KIND = 20_000
 """Facts kept of any other type of one log; the first and the last halves."""
 
@@ -104,13 +108,33 @@ def sniff(head: bytes) -> bool:
 
 def parse(text: str, origin: Origin) -> Iterator[Any]:
     """Everything that the readers of log lines find. An empty log is legal: it spans nothing."""
-    cleaned = _with_ranks(list(lines(text, origin)))
+    fewer = without_middle(text, partial(_only_a_step, origin=origin))
+    cleaned = _with_ranks(list(lines(fewer, origin)))
     zone = zone_of(origin)
     yield _span(text, cleaned, origin)
     yield from _calm(training.parse(cleaned))
     yield from _at_most(launch.parse(cleaned, zone))
     for read in readers.READERS:
         yield from _at_most(read(cleaned))
+
+
+def _only_a_step(text: str, origin: Origin) -> bool:
+    """Whether all that a line tells is a step of the job, of no rank or node in particular."""
+    found = list(lines(text, origin))
+    if len(found) != 1 or found[0].node != origin.node:
+        return False
+    line = found[0]
+    if any(told is not None for told in (line.rank, line.local_rank, line.task, line.pid)):
+        return False
+    steps = list(training.parse(found))
+    others = (fact for read in readers.READERS for fact in read(found))
+    return (
+        len(steps) == 1
+        and steps[0].kind in STEADY
+        and steps[0].rank is None
+        and not list(launch.parse(found, zone_of(origin)))
+        and not list(others)
+    )
 
 
 # 3: gpu-07:4182:4369 [3] NCCL INFO ncclCommInitRankConfig comm 0x55 rank 3 nranks 16 ...
@@ -192,7 +216,7 @@ def _calm(found: Iterable[Progress]) -> Iterator[Progress]:
     latest: deque[Progress] = deque(maxlen=STEPS_IN_ALL)
     marks: deque[Progress] = deque(maxlen=MOST_OF_A_KIND)
     for fact in found:
-        if fact.kind not in ("step", "evaluation", "bar"):
+        if fact.kind not in STEADY:
             marks.append(fact)
             continue
         if len(first) < FIRST_STEPS:
