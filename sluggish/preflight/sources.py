@@ -111,6 +111,8 @@ def _of_csv(path: Path, text: str) -> Iterator[Pair]:
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as problem:
         raise bad(path, f"not a table: {problem}") from None
+    if not rows:
+        raise bad(path, "no rank in it")
     line, head = rows[0]
     rank, blocks = 0, 1
     if not all(cell.strip().isdigit() for cell in head[:2]):
