@@ -89,8 +89,12 @@ def advance(track: Track, gpu: Gpu, length: int) -> Track:
     shape = _shape(track, length)
     level = track.level_w
     now = sorted(track.power)[len(track.power) // 2]
-    high = shape == STEADY and now >= HIGH * (track.limit_w or TYPICAL_LIMIT_W)
-    if high or (shape == MOVING and len(track.power) == length):
+    limit = track.limit_w or TYPICAL_LIMIT_W
+    high = shape == STEADY and now >= HIGH * limit
+    # from idle to a spin is a movement too: the first level is one that no spin has
+    known = level is not None or now >= LOW_UNKNOWN * limit
+    uneven = shape == MOVING and len(track.power) == length and not _flat(track)
+    if high or (uneven and known):
         level = now if level is None else level + SMOOTH * (now - level)
     full = max(track.full_mib, memory or 0.0) if shape == MOVING else track.full_mib
     return msgspec.structs.replace(track, shape=shape, level_w=level, full_mib=full)
@@ -122,7 +126,7 @@ def _shape(track: Track, length: int) -> str:
         return STEADY
     if track.level_w is None:
         return SPIN if power <= LOW_UNKNOWN * limit else STEADY
-    low = max(floor + LOW * (track.level_w - floor), OF_LEVEL * track.level_w)
+    low = max(floor + LOW * max(0.0, track.level_w - floor), OF_LEVEL * track.level_w)
     return SPIN if power <= low else STEADY
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sluggish.reach.sampler import build
-from sluggish.watch import kernel, setting, store
+from sluggish.watch import kernel, setting, shape, store
 from sluggish.watch.advance import advance, cap, hard, need
 from sluggish.watch.sample import Gpu, Note, Sample, gpus, parse
 from sluggish.watch.state import Event, Job, Node, Rules, decode, encode
@@ -268,6 +268,17 @@ def test_a_job_that_starts_anew_is_given_its_time_again() -> None:
         job, more = advance(job, Sample(node="gpu-07", at=at, gpus=small, io_bytes=1e9), RULES)
         events += more
     assert "alert" not in kinds(events)
+
+
+def test_a_gpu_that_goes_from_idle_to_a_spin_has_shown_no_level_of_its_own() -> None:
+    track = shape.Track()
+    for number in range(30):
+        busy = number > 12
+        gpu = Gpu(index=0, util=100.0 * busy, mem_util=0, power_w=190.0 + 5 * busy, limit_w=1100,
+                  memory_mib=9e4 * busy)  # fmt: skip
+        track = shape.advance(track, gpu, RULES.length)
+    assert track.level_w is None
+    assert track.shape == shape.SPIN
 
 
 def test_gpus_of_other_jobs_on_the_node_do_not_hide_a_hang() -> None:
