@@ -3,7 +3,7 @@
     .venv/bin/python scripts/bench/watch.py [--days 30] [--hangs 40] [--seed 1000] [--write]
 
 The seeds are others than those on which the thresholds were set (0 to 199). `--write` puts the
-tables into docs/watch.md. Two processes; half an hour-day of one job takes about a second.
+tables into docs/watch.md. Two processes; some 33 job-days and 600 hangs take half a minute.
 """
 
 import argparse

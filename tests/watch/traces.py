@@ -227,13 +227,14 @@ def gap(world: World) -> Phase:
     )  # fmt: skip
 
 
-def start(world: World) -> list[Phase]:
+def start(world: World, compiles: bool | None = None) -> list[Phase]:
+    """Imports and set-up; then compilation, always, never, or as it comes."""
     r = world.random
     phases = [
         Phase(name="init", seconds=r.uniform(20, 900), gpu=parks, read=r.uniform(0, 1e8),
               cpu=r.uniform(0.3, 3.0), log_s=r.choice((0.0, 30.0))),
     ]  # fmt: skip
-    if r.random() < 0.6:
+    if compiles if compiles is not None else r.random() < 0.6:
         gpu = r.choice((parks, one_parks(0), one_parks(world.a_node)))
         phases.append(
             Phase(name="compile", seconds=r.uniform(30, 460), gpu=gpu, cpu=r.uniform(1.0, 9.0))
@@ -280,7 +281,7 @@ def healthy(world: World, kind: str, seconds: float) -> Iterator[Phase]:
         elif kind == "memory-bound":
             phases = [train(world, spell, bound), checkpoint(world)]
         elif kind in ("compile", "init"):  # restarts within the job, again and again
-            phases = [*start(world), train(world, spell)]
+            phases = [*start(world, compiles=kind == "compile"), train(world, spell)]
         else:
             phases = [train(world, spell), checkpoint(world), gap(world), evaluation(world)]
         for phase in phases:
