@@ -1,8 +1,19 @@
-"""Under `scripts/test --all` a skipped test is a failed run: it says so and ends with 1."""
+"""For all tests. With `scripts/test --all` a skipped one fails the run: it says so, ends with 1."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def _umask_stays() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    """What changes the umask of this process shuts files of other tests to their users."""
+    before = os.umask(0o022)
+    os.umask(before)
+    yield
+    after = os.umask(before)
+    assert after == before, f"the umask is {after:o} now, it was {before:o}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -347,6 +347,17 @@ def test_no_folder_no_file_and_no_regular_file_are_one_line(seed: Diagnosis) -> 
         keep.read_ledger(Path("/none/history.db"))
 
 
+def test_the_ledger_is_private_or_its_folder_s_group_s(tmp_path: Path) -> None:
+    alert = {"job": "1", "started": None, "at": "2026-11-24T03:22:10Z", "nodes": "a", "says": "b"}
+    ledger.answer({"do": "alert", "path": str(tmp_path / "own" / "h.db"), "alert": alert})
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o770)
+    ledger.answer({"do": "alert", "path": str(shared / "h.db"), "alert": alert})
+    modes = [p.stat().st_mode & 0o777 for p in (tmp_path / "own" / "h.db", shared / "h.db")]
+    assert modes == [0o600, 0o660]
+
+
 def test_a_file_that_never_answers_is_given_up(seed: Diagnosis, path: Path) -> None:
     """A FIFO stands for storage that hangs: opening it waits for ever. The lab has a real one."""
     path.parent.mkdir()

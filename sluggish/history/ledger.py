@@ -13,7 +13,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -119,8 +119,11 @@ def _make(path: Path) -> None:
     if not path.parent.exists():
         os.makedirs(path.parent, mode=0o700, exist_ok=True)
     group = path.parent.stat().st_mode & stat.S_IWGRP
-    os.umask(0o007 if group else 0o077)
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o660))
+    with suppress(FileExistsError):
+        made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        if group:  # SQLite gives its journal the mode of this file, whatever the umask
+            os.fchmod(made, 0o660)
+        os.close(made)
 
 
 def _head(path: Path) -> bytes:
