@@ -1,16 +1,22 @@
-"""What is publicly known of fabric evidence, row by row: kernel lines and NCCL's lines."""
+"""What is publicly known of fabric evidence, row by row (fabric_truth.yaml)."""
 
+import importlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from fabric_facts import at, healthy, lost, nodes, run
 
+from sluggish.catalog.nccl import give_up_s
+from sluggish.facts import ib_words
+from sluggish.facts.fabric import PortCounters
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.origin import Origin
+from sluggish.findings import Finding, Role
 from sluggish.loglines import nccl_net
 from sluggish.loglines.prefix import lines
-from sluggish.probes import kernel_log
+from sluggish.probes import ibv_devinfo, kernel_log
 
 TRUTH: dict[str, list[dict[str, Any]]] = yaml.safe_load(
     (Path(__file__).parent / "fabric_truth.yaml").read_text(encoding="utf-8")
@@ -44,3 +50,92 @@ def test_a_line_of_nccl_is_read_in_the_form_of_its_version(row: dict[str, Any]) 
         assert fact.node == "gpu-01"
     if found:
         assert any(needle in text.encode() for needle in nccl_net.NEEDLES)
+
+
+@pytest.mark.parametrize("row", TRUTH["words"], ids=lambda row: f"{row['of']}-{row['text']}")
+def test_every_spelling_of_a_port_is_one_word(row: dict[str, Any]) -> None:
+    found = getattr(ib_words, row["of"])(row["text"])
+    assert (list(found) if isinstance(found, tuple) else found) == row["is"]
+
+
+@pytest.mark.parametrize("row", TRUTH["verbs"], ids=lambda row: f"{row['width']}-{row['speed']}")
+def test_width_and_speed_of_the_verbs_make_the_rate(row: dict[str, Any]) -> None:
+    text = (
+        "hca_id:\tmlx5_0\n\ttransport:\t\t\tInfiniBand (0)\n\t\tport:\t1\n"
+        f"\t\t\tstate:\t\t\tPORT_ACTIVE (4)\n\t\t\tactive_width:\t\t{row['width']}\n"
+        f"\t\t\tactive_speed:\t\t{row['speed']}\n"
+    )
+    _, port = ibv_devinfo.parse(text, Origin())
+    assert (port.width, port.rate_gbps) == (row["lanes"], row["gbps"])
+
+
+@pytest.mark.parametrize("row", TRUTH["none"], ids=lambda row: f"{row['probe']}-{row['exit']}")
+def test_no_device_is_told_from_a_tool_that_did_not_tell(row: dict[str, Any]) -> None:
+    probe = importlib.import_module(f"sluggish.probes.{row['probe']}")
+    origin = Origin(node="a", exit_code=row["exit"], stderr=row.get("stderr", ""))
+    if row["is"] == "unseen":
+        with pytest.raises(ValueError, match="expected"):
+            list(probe.parse(row.get("stdout", ""), origin))
+        return
+    [devices] = probe.parse(row.get("stdout", ""), origin)
+    assert devices.names == ()
+
+
+def _twice(node: str, hca: str, first: dict[str, int], last: dict[str, int]) -> list[PortCounters]:
+    return [
+        PortCounters(node=node, hca=hca, port=1, sample=name, at=at(minutes), counters=counters)
+        for name, minutes, counters in (("a", 18, first), ("b", 18.25, last))
+    ]
+
+
+def _counted(given: list[PortCounters], names: tuple[str, ...]) -> tuple[Finding, ...]:
+    return run("IB-COUNTERS", *healthy(names, ("mlx5_0", "mlx5_1")), *given, names=names)
+
+
+@pytest.mark.parametrize("row", TRUTH["steps"], ids=lambda row: f"{row['counter']}-{row['step']}")
+def test_a_step_of_a_counter_is_what_it_is_known_for(row: dict[str, Any]) -> None:
+    name = row["counter"]
+    moved = {"gpu-02": row["step"]}
+    given = [
+        c for n in nodes(3) for c in _twice(n, "mlx5_0", {name: 3}, {name: 3 + moved.get(n, 0)})
+    ]
+    found = _counted(given, nodes(3))
+    told = [f.strength.name.lower() for f in found if f.role is Role.ROOT]
+    context = [f.says for f in found if f.role is Role.CONTEXT]
+    told += ["loss" for says in context if says.startswith("packets are being lost")]
+    told += ["congestion" for says in context if says.startswith("the network is congested")]
+    assert told == ([row["is"]] if row["is"] else [])
+    assert {f.node for f in found if f.role is Role.ROOT} <= {"gpu-02"}
+
+
+@pytest.mark.parametrize("row", TRUTH["full"], ids=lambda row: f"{row['counter']}-{row['at']}")
+def test_a_counter_at_its_end_is_blind(row: dict[str, Any]) -> None:
+    counters = {row["counter"]: row["at"]}
+    found = _counted(_twice("gpu-01", "mlx5_0", counters, counters), nodes(1))
+    assert any("saturated" in f.says for f in found) is row["blind"]
+    assert not any(f.role is Role.ROOT for f in found)
+
+
+@pytest.mark.parametrize("row", TRUTH["budget"], ids=str)
+def test_a_queue_pair_gives_up_after_its_budget(row: dict[str, Any]) -> None:
+    found = give_up_s(row.get("nccl"), row.get("timeout"))
+    assert found == pytest.approx(row["seconds"], rel=0.02)
+
+
+@pytest.mark.parametrize("row", TRUTH["statuses"], ids=lambda row: str(row["status"]))
+def test_a_status_that_is_no_vote_is_explained_and_accuses_nobody(row: dict[str, Any]) -> None:
+    found = run("IB-NCCL", lost("gpu-01", "10.7.1.2", status=row["status"]))
+    assert [row["says"] in f.says for f in found] == [True]
+    assert not any(f.role is Role.ROOT for f in found)
+
+
+@pytest.mark.parametrize("row", TRUTH["traffic"], ids=str)
+def test_traffic_between_two_looks_tells_where_it_stands(row: dict[str, Any]) -> None:
+    bytes_of = {"mlx5_0": row["busy"], "mlx5_1": row["other"]}
+    given = [
+        c for n in nodes(2) for hca, moved in bytes_of.items()
+        for c in _twice(n, hca, {"port_xmit_data": 7}, {"port_xmit_data": 7 + moved // 4})
+    ]  # fmt: skip
+    found = _counted(given, nodes(2))
+    assert any(f.says.startswith(row["says"]) for f in found)
+    assert not any(f.role is Role.ROOT for f in found)

@@ -41,21 +41,30 @@ LINK = {
     "excessive_buffer_overrun_errors": 0.0,
 }
 """The link of this very port moved: any step counts (NVIDIA NVSentinel nic-health-monitor)."""
-RATES = {"symbol_error": 10.0, "port_rcv_errors": 10.0, "link_error_recovery": 5 / 60}
-"""Errors a second above which a link is bad (NVIDIA NVSentinel nic-health-monitor)."""
+RATES = {
+    "symbol_error": 10.0,
+    "port_rcv_errors": 10.0,
+    "link_error_recovery": 5 / 60,
+    "no_completion_cmds": 0.0,
+}
+"""Errors a second above which a link is bad (NVIDIA NVSentinel nic-health-monitor).
+
+The last is EFA's: the device no longer answers its own driver (linux efa_verbs.c).
+"""
 LOSS = (
     "req_transport_retries_exceeded", "local_ack_timeout_err", "packet_seq_err", "out_of_sequence",
     "rnr_nak_retry_err", "retrans_timeout_events", "unresponsive_remote_events",
-    "impaired_remote_conn_events", "rx_drops",
+    "impaired_remote_conn_events", "rx_drops", "rx_icrc_encapsulated",
 )  # fmt: skip
 """Packets are lost on the way: seen at both ends of a bad path, so it accuses nobody.
 
-The last four are EFA's (linux drivers/infiniband/hw/efa/efa_verbs.c).
+Four are EFA's (linux drivers/infiniband/hw/efa/efa_verbs.c); the last counts RoCE packets that came
+damaged (kernel Documentation/ABI/stable/sysfs-class-infiniband).
 """
 CONGESTION = (
     "rp_cnp_handled", "np_cnp_sent", "np_ecn_marked_roce_packets", "roce_slow_restart",
     "roce_adp_retrans", "roce_adp_retrans_to", "rx_discards_phy", "tx_discards_phy",
-    "rx_out_of_buffer",
+    "rx_out_of_buffer", "port_xmit_discards",
 )  # fmt: skip
 """RoCE slows its senders down, or drops (kernel Documentation/ABI/stable/sysfs-class-infiniband;
 mlx5/counters.rst)."""

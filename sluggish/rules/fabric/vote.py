@@ -264,6 +264,9 @@ _MEANS = {
     1: "length mismatch, software",
     9: "invalid request, software or mixed versions",
     11: "remote operation error, software or mixed versions",
+    6: "memory window not bound, the local HCA",
+    7: "unexpected response, the local HCA",
+    8: "local access error, the local HCA",
     19: "fatal error of the local HCA",
     21: "general error of the local HCA",
 }
