@@ -31,10 +31,13 @@ _ENTRY = re.compile(
     r"(?P<hca>[A-Za-z][A-Za-z0-9_.-]{0,63})/"
     r"(?P<key>ports/\d{1,3}/[A-Za-z0-9_/]{1,120}"
     r"|device(?:/[A-Za-z0-9_./@-]{1,200})?"
+    r"|hw_counters/\w{1,80}"
     r"|fw_ver|hca_type|board_id|node_desc|node_type|node_guid|sys_image_guid|hw_rev)"
     r"(?::| -> )(?P<value>.*)\Z"
 )
-_START = re.compile(r"(?:^|/)(?=[A-Za-z][A-Za-z0-9_.-]{0,63}/(?:ports/|device|[a-z_]{6,14}:))")
+_START = re.compile(
+    r"(?:^|/)(?=[A-Za-z][A-Za-z0-9_.-]{0,63}/(?:ports/|device|hw_counters/|[a-z_]{6,14}:))"
+)
 _BDF = re.compile(
     r"(?<![0-9a-fA-F:])([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[01][0-9a-fA-F]\.[0-7])(?!\d)"
 )

@@ -29,6 +29,7 @@ for hca in /sys/class/infiniband/*; do
     [ -e "$function" ] && [ ! -e "$function/physfn" ] && functions=$((functions + 1))
   done
   [ "$functions" -ge 4 ] && continue
+  grep -s . "$hca/hw_counters/no_completion_cmds" /dev/null
   for port in "$hca"/ports/*; do
     grep -s . "$port"/counters/* "$port"/hw_counters/* /dev/null
   done
@@ -52,6 +53,8 @@ BINARY = False
 
 # mlx5_0/ports/1/counters/link_downed:3       mlx5_0/ports/1/hw_counters/out_of_sequence:0
 _KEY = re.compile(r"ports/(\d{1,3})/(?:hw_)?counters/(\w{1,80})\Z")
+# efa_0/hw_counters/no_completion_cmds:0       (of the device; up to Linux 5.14 of its port)
+_DEVICE_KEY = re.compile(r"hw_counters/(no_completion_cmds)\Z")
 # ==> ethtool -S ens1np0 mlx5_0 <==       (the second name is the HCA's)
 _ETHTOOL = re.compile(r"ethtool -S [\w.@:-]{1,40} ([A-Za-z][\w.-]{0,63})\Z")
 #      rx_prio3_pause: 12        rx_discards_phy: 0        link_down_events_phy: 3
@@ -77,7 +80,7 @@ def parse(text: str, origin: Origin) -> Iterator[PortCounters]:
     """One fact a port, in natural order; a port all of whose files are N/A has no counters."""
     ports: dict[tuple[str, int], dict[str, int]] = {}
     driver = dict(_driver(text))
-    carrier: dict[str, int] = {}
+    whole: dict[str, dict[str, int]] = {}
     for entry in entries(text):
         value = ib_words.number(entry.value)
         if key := _KEY.match(entry.key):
@@ -85,16 +88,16 @@ def parse(text: str, origin: Origin) -> Iterator[PortCounters]:
             if value is not None:
                 counters[key[2]] = value
         elif value is not None and _CARRIER.match(entry.key):
-            carrier.setdefault(entry.hca, value)
+            whole.setdefault(entry.hca, {}).setdefault("carrier_changes", value)
+        elif value is not None and (key := _DEVICE_KEY.match(entry.key)):
+            whole.setdefault(entry.hca, {}).setdefault(key[1], value)
     if not ports:
         raise ValueError("expected 'NAME/ports/N/counters/link_downed:0' lines")
     for (hca, number), counters in sorted(
         ports.items(), key=lambda item: (ib_words.natural(item[0][0]), item[0][1])
     ):
         if number == 1:
-            counters |= driver.get(hca, {})
-        if number == 1 and hca in carrier:
-            counters["carrier_changes"] = carrier[hca]
+            counters |= driver.get(hca, {}) | whole.get(hca, {})
         yield PortCounters(
             node=origin.node,
             hca=hca,
