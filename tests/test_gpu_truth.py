@@ -8,10 +8,11 @@ import pytest
 import yaml
 
 from sluggish.catalog.xid import recovery_action
+from sluggish.correlate.bursts import bursts
 from sluggish.correlate.shape import gpu_shapes
 from sluggish.facts import smi_values
 from sluggish.facts.derived import Look
-from sluggish.facts.gpu import Gpu, GpuSample, SmiFailure
+from sluggish.facts.gpu import Gpu, GpuSample, SmiFailure, Xid
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.origin import Origin
 from sluggish.facts.store import Facts
@@ -43,7 +44,8 @@ def test_a_kernel_line_is_read(row: dict[str, Any]) -> None:
         return
     (fact,) = found
     assert type(fact).__name__ == wanted
-    assert {key: getattr(fact, key) for key in row} == row
+    got = {key: getattr(fact, key) for key in row}
+    assert {k: list(v) if isinstance(v, tuple) else v for k, v in got.items()} == row
 
 
 @pytest.mark.parametrize("row", cases("smi"))
@@ -99,7 +101,7 @@ def test_a_gpu_s_shape_is_that_of_the_capture(row: dict[str, Any]) -> None:
             node="a", at=T0 + timedelta(seconds=s), index=0, pci="0000:01:00.0",
             utilisation_pct=row["util"], power_w=row["power"] + row.get("jitter", 0.5) * (s % 2),
             power_limit_w=row["limit"], memory_utilisation_pct=row.get("memory", 0),
-            sm_clock_mhz=1900, max_sm_clock_mhz=1900, memory_used_mib=50_000,
+            sm_clock_mhz=row.get("clock", 1900), max_sm_clock_mhz=1900, memory_used_mib=50_000,
         )
         for s in range(10)
     ]  # fmt: skip
@@ -117,6 +119,23 @@ def test_correctable_errors_count_by_their_rate(per_second: int, wanted: list[st
         for s in (0, 10)
     ]  # fmt: skip
     assert [f.action for f in _ask("GPU-ECC", *looks, LOOK) if f.role is Role.ROOT] == wanted
+
+
+@pytest.mark.parametrize("row", cases("bursts"))
+def test_silence_ends_a_burst(row: dict[str, Any]) -> None:
+    xids = [
+        Xid(node="a", at=T0 + timedelta(seconds=s), pci="0000:01:00.0", code=79, line="")
+        for s in (0, row["apart"])
+    ]
+    assert len(bursts(xids)) == row["bursts"]
+
+
+@pytest.mark.parametrize("row", cases("reads"))
+def test_what_the_memory_counters_say(row: dict[str, Any]) -> None:
+    fields = {k: v for k, v in row.items() if k not in ("name", "role", "action")}
+    gpu = Gpu(node="a", index=0, pci="0000:01:00.0", **fields)
+    (found,) = _ask("GPU-REMAP", gpu, LOOK)
+    assert (found.role.name.lower(), found.action) == (row["role"], row["action"])
 
 
 def _ask(rule_id: str, *items: Any) -> list[Any]:
