@@ -304,3 +304,30 @@ def test_nccls_own_speed_change_is_a_slow_link() -> None:
     )  # fmt: skip
     [found] = run("SLOW-LINK", *healthy(nodes(2)), event, event, names=nodes(2))
     assert found.spots[0].hca == "mlx5_3"
+
+
+def test_the_second_port_without_a_cable_accuses_nobody() -> None:
+    """Dual-port cards with one cable each: port 2 is Down by design, on one node as on many."""
+    for names in (nodes(1), nodes(3)):
+        second = [down(n, h, port=2) for n in names for h in ("mlx5_0", "mlx5_1")]
+        found = run("IB-PORT", *healthy(names, ("mlx5_0", "mlx5_1")), *second, names=names)
+        assert roots(found) == []
+        assert any(f.says.startswith("mlx5_0:2 is not Active") for f in found)
+        assert any(f.role is Role.ALL_CLEAR for f in found)
+
+
+def test_a_second_port_that_works_on_the_other_cards_is_a_fault() -> None:
+    names = nodes(1)
+    first = healthy(names, ("mlx5_0", "mlx5_1", "mlx5_2"))
+    second = [port(names[0], h, port=2) for h in ("mlx5_0", "mlx5_1")]
+    found = run("IB-PORT", *first, *second, down(names[0], "mlx5_2", port=2), names=names)
+    (bad,) = roots(found)
+    assert bad.spots[0].hca == "mlx5_2:2"
+
+
+def test_a_second_network_of_one_node_is_no_slow_link() -> None:
+    names = nodes(1)
+    storage = [port(names[0], h, rate_gbps=100.0) for h in ("mlx5_8", "mlx5_9")]
+    assert roots(run("SLOW-LINK", *healthy(names), *storage, names=names)) == []
+    (one,) = roots(run("SLOW-LINK", *healthy(names), storage[0], names=names))
+    assert one.spots[0].hca == "mlx5_8"

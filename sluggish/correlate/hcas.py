@@ -116,6 +116,9 @@ def used(ports: Iterable[Port], lists: Iterable[NcclHcas]) -> Used:
     aside += _minority(fit)
     names = {p.hca for p in fit} - {a.hca for a in aside}
     mine = frozenset((p.hca, p.port) for p in fit if p.hca in names)
+    unused = _unused_ports(fit, mine)
+    aside += _asides_of_ports(fit, unused)
+    mine -= unused
     return Used(keys=mine, listed=False, aside=_in_order(aside))
 
 
@@ -144,6 +147,31 @@ def odd_nodes(values: Mapping[N, V]) -> tuple[V | None, tuple[N, ...]]:
 def _asides(ports: Iterable[Port], why: Mapping[str, str]) -> list[Aside]:
     ports = tuple(ports)
     return [Aside(hca=h, why=w, not_active_on=_not_active_on(ports, h)) for h, w in why.items()]
+
+
+def _unused_ports(ports: list[Port], mine: frozenset[Key]) -> frozenset[Key]:
+    """Ports without a cable on HCAs whose other port works, as on every HCA of that type."""
+    works = {p.hca for p in ports if p.state == "active"}
+    in_use = {(p.hca_type, p.port) for p in ports if p.state != "down"}
+    return frozenset(
+        (p.hca, p.port)
+        for p in ports
+        if (p.hca, p.port) in mine and p.hca in works and (p.hca_type, p.port) not in in_use
+    )
+
+
+def _asides_of_ports(ports: list[Port], unused: frozenset[Key]) -> list[Aside]:
+    """Named as NCCL names a port, `mlx5_0:2`."""
+    return [
+        Aside(
+            hca=f"{hca}:{number}",
+            why=f"{EVERYWHERE}: unused, or its whole rail is out",
+            not_active_on=tuple(
+                p.node for p in ports if (p.hca, p.port) == (hca, number) and p.state == "down"
+            ),
+        )
+        for hca, number in sorted(unused)
+    ]
 
 
 def _in_order(aside: Iterable[Aside]) -> tuple[Aside, ...]:

@@ -1,6 +1,6 @@
 """Links that are up and slower than the same link of the other nodes."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from sluggish.causes import Family
@@ -83,7 +83,10 @@ def _slow_rates(view: View) -> list[Slow]:
     for port in active:
         groups[port.hca, port.port][port.node] = port
     if len({p.node for p in active}) == 1:
-        return _slow_among(dict(enumerate(active)))
+        # several of one node at the same lower rate are a second network, not several faults
+        shared = Counter(p.rate_gbps for p in active)
+        slow = _slow_among(dict(enumerate(active)))
+        return [(p, why) for p, why in slow if shared[p.rate_gbps] == 1]
     return [slow for group in groups.values() for slow in _slow_among(group)]
 
 
