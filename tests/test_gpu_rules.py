@@ -292,6 +292,13 @@ def test_a_gpu_that_requires_a_reset_is_decisive() -> None:
     assert found.strength is Strength.DECISIVE
 
 
+def test_a_reset_field_that_cannot_be_read_asks_for_no_reset() -> None:
+    word = "gpu_reset_status/drain_and_reset_recommended: Unknown Error"
+    (found,) = observe(gpu_recovery, gpu(errors=(word,)))
+    assert found.strength is Strength.WEAK
+    assert "requires a reset" not in found.says
+
+
 def test_another_job_s_gpu_on_a_shared_node_is_housekeeping() -> None:
     place = Place(rank=0, node="a", gpu_pci=BUS[1])
     (found,) = observe(gpu_recovery, gpu(recovery_action="Reset"), place, look("a", gpus=1))

@@ -1,5 +1,6 @@
 """Shape: what utilisation and power say of one GPU and of the job, relative to its own limit."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -240,3 +241,10 @@ def test_every_model_has_a_source_and_an_unknown_one_has_no_entry() -> None:
     assert all(entry.source for entry in models())
     assert model("NVIDIA GeForce RTX 2080") is None
     assert model(None) is None
+
+
+def test_an_idle_gpu_whose_memory_use_is_not_printed_is_not_parked() -> None:
+    idle = Gpu(node="a", index=0, utilisation_pct=0.0, power_w=4.0, processes_listed=True)
+    assert state([], idle) == "unknown"
+    busy = replace(idle, processes=(GpuProcess(pid=7, name="python3"),))
+    assert state([], busy) == "parked"

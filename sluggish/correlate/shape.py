@@ -156,8 +156,11 @@ def _state(s: Series, gpu: Gpu | None) -> tuple[str, str]:
 def _idle(s: Series, gpu: Gpu | None) -> tuple[str, str]:
     if s.power and s.limit and median(s.power) > PARKED_POWER_SHARE * s.limit:
         return "unknown", "0 % busy at high power: the two do not fit together"
-    if gpu is not None and gpu.processes_listed and not gpu.processes and _holds_little(s, gpu):
-        return "empty", ""
+    if gpu is not None and gpu.processes_listed and not gpu.processes:
+        if not s.memory and gpu.memory_used_mib is None:
+            return "unknown", "0 % busy, no process is listed and its memory use is not printed"
+        if _holds_little(s, gpu):
+            return "empty", ""
     if s.memory and max(s.memory) - min(s.memory) > PARKED_MEMORY_CHANGE * max(s.memory):
         return "moving", ""  # memory that changes is work between two samples
     return "parked", ""

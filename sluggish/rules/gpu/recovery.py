@@ -70,7 +70,7 @@ def _unreadable(view: View, gpu: Gpu) -> Iterator[Finding]:
         odd = bad
     if not odd:
         return
-    reset = next((e for e in odd if "reset" in e.lower()), None)
+    reset = next((e for e in odd if "reset" in e.rpartition(": ")[2].lower()), None)
     only_sensors = all(any(s in e.partition(":")[0] for s in _SENSORS) for e in odd)
     alone = len(everyone) == 1
     strength = Strength.WEAK if only_sensors or alone else Strength.STRONG
