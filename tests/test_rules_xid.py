@@ -497,7 +497,8 @@ def _sxid(code: int, fatal: bool | None, seconds: float = 0, node: str = "gpu-08
     ("code", "fatal", "role", "strength"),
     [(20034, True, Role.ROOT, Strength.DECISIVE), (12028, False, Role.CONTEXT, Strength.WEAK),
      (11004, False, Role.CONTEXT, Strength.WEAK), (10003, None, Role.ROOT, Strength.STRONG),
-     (10004, None, Role.CONTEXT, Strength.WEAK), (99999, None, Role.CONTEXT, Strength.WEAK)],
+     (10004, None, Role.CONTEXT, Strength.WEAK), (99999, None, Role.CONTEXT, Strength.WEAK),
+     (99999, True, Role.ROOT, Strength.WEAK)],
 )  # fmt: skip
 def test_the_word_that_the_driver_prints_decides(
     code: int, fatal: bool | None, role: Role, strength: Strength

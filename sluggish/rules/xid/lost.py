@@ -166,6 +166,8 @@ def _switch_part(view: View, fact: SXid, where: When) -> tuple[Role, Strength]:
         return Role.HOUSEKEEPING, Strength.STRONG
     if where is When.EARLIER:
         return Role.CONTEXT, Strength.STRONG
+    if entry is None:  # the driver's word alone: said, and never enough for a drain
+        return Role.ROOT, Strength.WEAK
     sure = where is When.CAUSE and fact.fatal
     return Role.ROOT, Strength.DECISIVE if sure else Strength.STRONG
 
