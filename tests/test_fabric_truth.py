@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 import yaml
-from fabric_facts import at, healthy, lost, nodes, run
+from fabric_facts import at, book, healthy, lost, nodes, onset, port, roots, run, without
 
 from sluggish.catalog.nccl import give_up_s
 from sluggish.facts import ib_words
 from sluggish.facts.fabric import PortCounters
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.origin import Origin
-from sluggish.findings import Finding, Role
+from sluggish.findings import Finding, Role, Strength
 from sluggish.loglines import nccl_net
 from sluggish.loglines.prefix import lines
 from sluggish.probes import ibv_devinfo, kernel_log
@@ -139,3 +139,29 @@ def test_traffic_between_two_looks_tells_where_it_stands(row: dict[str, Any]) ->
     found = _counted(given, nodes(2))
     assert any(f.says.startswith(row["says"]) for f in found)
     assert not any(f.role is Role.ROOT for f in found)
+
+
+@pytest.mark.parametrize("row", TRUTH["states"], ids=lambda row: f"{row['state']}-{row['phys']}")
+def test_the_state_of_one_port_is_read(row: dict[str, Any]) -> None:
+    rest = without(healthy(nodes(4)), ("gpu-02", "mlx5_3"))
+    odd = port("gpu-02", "mlx5_3", state=row["state"], phys_state=row["phys"])
+    found = run("IB-PORT", *rest, odd, onset(), *book(nodes(4)))
+    clear = [f for f in found if f.role is Role.ALL_CLEAR]
+    assert bool(clear) is (row["is"] is None)
+    told = [(f.node, f.strength, f.action) for f in roots(found)]
+    wanted = [("gpu-02", Strength[row["is"].upper()], row["action"])] if row["is"] else []
+    assert told == wanted
+    assert all(row["says"] in f.says for f in roots(found))
+
+
+def test_links_that_recover_on_two_nodes_are_shared() -> None:
+    rest = without(healthy(nodes(4)), ("gpu-02", "mlx5_3"), ("gpu-03", "mlx5_3"))
+    odd = [port(n, "mlx5_3", state="active_defer") for n in ("gpu-02", "gpu-03")]
+    found = roots(run("IB-PORT", *rest, *odd, onset(), *book(nodes(4))))
+    assert [(f.node, f.shared, f.subtype) for f in found] == [(None, True, "shared_fabric")] * 2
+
+
+def test_a_sweep_over_many_nodes_is_weak_and_accuses_nobody() -> None:
+    ports = [port(n, "mlx5_0", state="armed") for n in nodes(4)]
+    (found,) = roots(run("IB-SM", *ports, onset(), *book(nodes(4))))
+    assert (found.strength, found.shared, found.node) == (Strength.WEAK, True, None)

@@ -31,6 +31,8 @@ _MEANING = {
     "sleep": "asleep",
     "linkup": "the link is up",
 }
+_RECOVERING = ("link_error_recovery", "training")
+"""Physical states of a link whose port may still be called Active (IBTA; rdma-core ibstat.c)."""
 
 
 @rule(
@@ -58,7 +60,9 @@ def ib_port(view: View) -> Iterator[Finding]:
     gone = _no_devices(view)
     yield from (_gone(node, view) for node in gone)
     yield from _aside(mine)
-    if used and not bad and not off and not starting and not start_up and not gone:
+    shaky = [p for p in used if _is_recovering(p)]
+    yield from _caught(shaky)
+    if used and not (bad or off or starting or start_up or gone or shaky):
         yield _clear(used, view)
 
 
@@ -74,6 +78,32 @@ def _faults(bad: list[Port], used: tuple[Port, ...], mine: Used, view: View) -> 
         yield _shared(hca, number, group, used, mine)
 
 
+def _is_recovering(port: Port) -> bool:
+    """ActiveDefer is what the port is called while its link recovers."""
+    held = port.state == "active" and port.phys_state in _RECOVERING
+    return held or port.state == "active_defer"
+
+
+def _caught(shaky: list[Port]) -> Iterator[Finding]:
+    """Flaps caught in the act; one look does not tell how long they last, so weak."""
+    shared = len({p.node for p in shaky}) >= SHARED_NODES
+    for port in shaky:
+        words = (port.phys_state or port.state).replace("_", " ")
+        yield Finding(
+            node=None if shared else port.node,
+            subject=subject(port.hca, port.port),
+            role=Role.ROOT,
+            strength=Strength.WEAK,
+            says=f"{named(port.hca, port.port)} of {port.node or 'node'} is still called Active, "
+            f"but its link is in {words}: a flap caught in the act",
+            source=port.source,
+            spots=(spot(port),),
+            subtype="shared_fabric" if shared else "port_error",
+            shared=shared,
+            action="check_fabric",
+        )
+
+
 def _single(port: Port, used: tuple[Port, ...], mine: Used, view: View) -> Finding:
     peers = [p for p in used if (p.hca, p.port) == (port.hca, port.port) and p.node != port.node]
     active = any(p.state == "active" for p in peers)
@@ -87,6 +117,8 @@ def _single(port: Port, used: tuple[Port, ...], mine: Used, view: View) -> Findi
     elif where is When.HISTORY:
         strength = Strength.WEAK
     flaps = _active_elsewhere(port, view)
+    if port.state == "armed":  # a sweep passes within seconds, and one look has no length
+        strength = Strength.WEAK
     soft = flaps or port.state in ("initializing", "armed")
     if soft and strength is Strength.DECISIVE:
         strength = Strength.STRONG
@@ -118,7 +150,9 @@ def _active_elsewhere(port: Port, view: View) -> str:
 def _says(port: Port) -> str:
     name = named(port.hca, port.port)
     state = port.state.capitalize()
-    if port.state in ("initializing", "armed"):
+    if port.state == "armed":
+        return f"{name} Armed, link up: the subnet manager sweeps; trouble only if it stays so"
+    if port.state == "initializing":
         return f"{name} {state}, link up: no subnet manager has brought up this port"
     link = f"link {port.node or 'node'} {name} - switch"
     words = (port.phys_state or "physical state unknown").replace("_", " ").capitalize()
@@ -286,15 +320,21 @@ def ib_sm(view: View) -> Iterator[Finding]:
     nodes = tuple(dict.fromkeys(p.node for p in starting))
     zero = sum(p.sm_lid == 0 for p in starting)
     told = f", {zero} of {len(starting)} with SM lid 0" if zero else ""
+    sweep = all(p.state == "armed" for p in starting)
+    strength = Strength.DECISIVE if mine.listed else Strength.STRONG
     yield Finding(
         node=None,
         subject="subnet manager",
         role=Role.ROOT,
-        strength=Strength.DECISIVE if mine.listed else Strength.STRONG,
+        strength=Strength.WEAK if sweep else strength,
         says=(
             f"{len(starting)} ports on {len(nodes)} nodes ({several(nodes)}) are "
-            f"{starting[0].state.capitalize()} with the link up{told}: no subnet manager; "
-            "ports that never bounced stay Active without one"
+            f"{starting[0].state.capitalize()} with the link up{told}: "
+            + (
+                "the subnet manager sweeps; trouble only if they stay so"
+                if sweep
+                else "no subnet manager; ports that never bounced stay Active without one"
+            )
         ),
         quote=joins[0].line if joins else "",
         source=starting[0].source,
