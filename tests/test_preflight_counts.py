@@ -143,7 +143,7 @@ BAD = {
     "3,\n": "row 1: expected the columns rank and blocks",
     "who,what\n0,1\n": "row 1: expected the columns rank and blocks, found who, what",
     "Dear all\n": "row 1: expected rank,blocks, found 'Dear all'",
-    "": "row 1: expected rank,blocks, found ''",
+    "": "empty",
     "[30, true]": "entry 1: blocks True is no whole number from 0 on",
     "[30, [1]]": "entry 1: blocks [1] is no whole number from 0 on",
     "{": "not JSON: ",
@@ -347,3 +347,51 @@ def test_agree_on_steps_is_there_without_anything_heavy() -> None:
     code = "import sys; from sluggish.preflight import agree_on_steps; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert not {"torch", "numpy", "yaml", "typer", "msgspec"} & set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("rank,blocks\n0,30,835\n1,30,888\n", "row 2: expected 2 columns, found 3"),
+        ("0,30,835\n1,30,888\n", "row 1: expected rank,blocks, found 3 columns"),
+        ('{"0": 5, "0": 9, "1": 9}', "key '0' stands twice"),
+        ('{"rank": 0, "blocks": 5}\n{"rank": 1, "blocks": 5, "rank": 2}', "line 2: key 'rank'"),
+        ("[" + "9" * 5000 + "]", "entry 0: blocks"),
+        ("\n \n", "empty"),
+    ],
+)
+def test_a_number_that_two_people_would_read_otherwise_is_refused(
+    tmp_path: Path, text: str, says: str
+) -> None:
+    (tmp_path / "c").write_text(text)
+    with pytest.raises(EvidenceError, match=says):
+        read_counts(tmp_path / "c")
+
+
+def test_line_ends_of_any_system_and_empty_cells_at_the_end_are_read(tmp_path: Path) -> None:
+    for text in ("rank,blocks\r0,5\r1,6\r", "rank,blocks\r\n0,5\r\n1,6", "0,5,\n1,6,\n"):
+        (tmp_path / "c").write_bytes(text.encode())
+        assert read_counts(tmp_path / "c") == (5, 6)
+
+
+def test_a_header_of_an_array_that_cannot_be_a_dictionary_is_one_line(tmp_path: Path) -> None:
+    told = b"{[]: 1}"
+    array_file = tmp_path / "a.npy"
+    array_file.write_bytes(b"\x93NUMPY\x01\x00" + len(told).to_bytes(2, "little") + told)
+    for ask in (lambda: read_counts(array_file), lambda: count_files(str(array_file))):
+        with pytest.raises(EvidenceError, match="header is no dictionary"):
+            ask()
+
+
+def test_a_rank_whose_file_is_a_link_to_nowhere_is_not_left_out(tmp_path: Path) -> None:
+    for rank in range(3):
+        (tmp_path / f"rank_{rank}.jsonl").write_text("{}\n")
+    (tmp_path / "rank_3.jsonl").symlink_to("nowhere")
+    (tmp_path / "rank_4").mkdir()
+    with pytest.raises(EvidenceError, match=r"rank_3\.jsonl: no such file"):
+        count_files(str(tmp_path / "rank_*"))
+
+
+def test_one_rank_is_no_plural() -> None:
+    answer = judge(Counted(blocks=(5,), source="x"), Plan(batch_size=1))
+    assert "  1 rank  1 block a batch" in render(answer, Look(width=100))

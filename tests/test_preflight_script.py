@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -242,3 +243,19 @@ def test_what_is_no_script_is_one_line(content: bytes | None, says: str, tmp_pat
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"sluggish: {file}: {says}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "srun a b c\n" * 20_000,
+        "srun " + "x" * 900_000,
+        'export X="' + "$Y" * 200_000 + '"\nY="$X"\nsrun a\n',
+        "".join(f'A{n}="' + f"$A{n + 1}" * 9 + '"\n' for n in range(100)),
+    ],
+    ids=["lines", "word", "uses", "chain"],
+)
+def test_the_time_grows_with_the_size_alone(text: str) -> None:
+    began = time.process_time()
+    read_script(text)
+    assert time.process_time() - began < 3

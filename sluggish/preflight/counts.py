@@ -73,21 +73,21 @@ class Evenness:
     def says(self) -> str:
         """The answer in one line."""
         if self.even:
-            return f"{_all(len(self.steps))} {_many(self.steps[0], 'step')}"
+            return f"{_all(len(self.steps))} {many(self.steps[0], 'step')}"
         if not self.gap:
             by = by_value(self.batches)
             low, high = min(by), max(by)
             return (
                 f"{_have(by[low])} {low:,} batches, {_have(by[high])} {high:,}, in "
-                f"{_many(self.steps[0], 'step')} each: where every batch has a collective (FSDP, "
+                f"{many(self.steps[0], 'step')} each: where every batch has a collective (FSDP, "
                 f"DDP without no_sync) {who(by[low])} {_verb(by[low], 'leave')} "
-                f"{_many(high - low, 'batch')} early; this deadlocks at the epoch end"
+                f"{many(high - low, 'batch')} early; this deadlocks at the epoch end"
             )
         by = self.ranks_by_steps()
         low, high = min(by), max(by)
         return (
-            f"{_have(by[low])} {_many(low, 'step')}, {_have(by[high])} {high:,}: {who(by[low])} "
-            f"{_verb(by[low], 'leave')} {_many(self.gap, 'step')} early; this deadlocks at the "
+            f"{_have(by[low])} {many(low, 'step')}, {_have(by[high])} {high:,}: {who(by[low])} "
+            f"{_verb(by[low], 'leave')} {many(self.gap, 'step')} early; this deadlocks at the "
             "epoch end"
         )
 
@@ -142,7 +142,8 @@ def _verb(ranks: tuple[int, ...], verb: str) -> str:
     return verb if len(ranks) > 1 else f"{verb}s"
 
 
-def _many(count: int, what: str) -> str:
+def many(count: int, what: str) -> str:
+    """`1 step`, `3,854 steps`, `2 batches`."""
     plural = "es" if what.endswith("ch") else "s"
     return f"{count:,} {what}{plural if count != 1 else ''}"
 

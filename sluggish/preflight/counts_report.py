@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from sluggish.causes import EXIT_UNFIT
-from sluggish.preflight.counts import Evenness, even_when_dropped, fewest, most, who
+from sluggish.preflight.counts import Evenness, even_when_dropped, fewest, many, most, who
 from sluggish.preflight.screen import block, finished, steps
 from sluggish.report.terminal import Look
 from sluggish.text import safe
@@ -31,8 +31,8 @@ def render(answer: Evenness, look: Look) -> str:
 def _lines(answer: Evenness, look: Look) -> Iterator[str]:
     plan, counted = answer.plan, answer.counted
     title = [
-        f"sluggish preflight  {safe(counted.source, 60)}  {len(counted.blocks):,} ranks",
-        f"{plan.batch_size:,} blocks a batch",
+        f"sluggish preflight  {safe(counted.source, 60)}  {many(len(counted.blocks), 'rank')}",
+        f"{many(plan.batch_size, 'block')} a batch",
     ]
     title += [f"{plan.grad_accum:,} batches a step"] * (plan.grad_accum > 1)
     title += ["drop-last" if plan.drop_last else "last partial batch kept"]

@@ -2,6 +2,7 @@
 
 import glob
 import gzip
+import os
 import re
 import zlib
 from collections import defaultdict
@@ -37,7 +38,8 @@ class Readable(Protocol):
 def count_files(pattern: str) -> Counted:
     """Blocks a rank: lines, rows of an Arrow or Parquet file, or the length of an .npy array."""
     files = sorted(
-        (Path(name) for name in glob.glob(pattern, recursive=True) if Path(name).is_file()),
+        # a link to nowhere is refused when it is opened: without it a rank would go uncounted
+        (Path(name) for name in glob.glob(pattern, recursive=True) if not os.path.isdir(name)),
         key=_natural,
     )
     if not files:

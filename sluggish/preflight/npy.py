@@ -27,7 +27,7 @@ def header(data: bytes) -> tuple[dict[str, object], int]:
         raise ValueError("the .npy header is cut short")
     try:
         told = ast.literal_eval(data[start : start + length].decode("latin-1").strip())
-    except (ValueError, SyntaxError, RecursionError, MemoryError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         raise ValueError("the .npy header is no dictionary") from None
     if not isinstance(told, dict) or not _is_shape(told.get("shape")):
         raise ValueError("the .npy header has no shape")
@@ -35,7 +35,7 @@ def header(data: bytes) -> tuple[dict[str, object], int]:
 
 
 def _is_shape(shape: object) -> bool:
-    return isinstance(shape, tuple) and all(isinstance(n, int) and n >= 0 for n in shape)
+    return isinstance(shape, tuple) and all(isinstance(n, int) and 0 <= n < 1 << 63 for n in shape)
 
 
 def length(data: bytes) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sluggish.causes import EXIT_UNFIT
+from sluggish.preflight.counts import many
 from sluggish.preflight.note import Note
 from sluggish.preflight.screen import block, finished, wrapped
 from sluggish.preflight.script import check, fit, not_checked
@@ -42,7 +43,8 @@ def render(script: Script, name: str, look: Look) -> str:
 
 
 def _lines(script: Script, notes: Sequence[Note], name: str, look: Look) -> Iterator[str]:
-    yield f"sluggish preflight  {safe(name, 80)}  {len(script.text.splitlines())} lines, read only"
+    lines = many(len(script.text.splitlines()), "line")
+    yield f"sluggish preflight  {safe(name, 80)}  {lines}, read only"
     yield ""
     unfit = [note for note in notes if note.unfit]
     if unfit:

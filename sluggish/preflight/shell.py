@@ -5,6 +5,7 @@ but variables that the script itself sets to plain text.
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -16,8 +17,11 @@ _PYTHON = re.compile(
     r"""environ(?:\[|\.setdefault\()\s*["'](\w{1,80})["']\s*(?:\]\s*=|,)\s*["']([^"'\n]{0,400})["']"""
 )
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
+MOST_VALUE = 4_000
 ENDS = ";&|()\n"
 BLANK = " \t"
+_RUN = re.compile(r".[^\\'\"\s;&|()<#]*", re.DOTALL)
+"""Letters that change nothing, at once: a word that grew letter by letter took minutes."""
 EXPORTS = ("export", "env", "declare", "typeset", "readonly", "local")
 DIRECTIVE = re.compile(r"#SBATCH[ \t]+(.*)")
 
@@ -72,6 +76,7 @@ def read_script(text: str) -> Script:
             sourced.append(rest[1])
         if rest:
             commands.append(Command(line=line, words=tuple(rest), raw=raw))
+    done: dict[tuple[str, int], str] = {}
     spoken = _COMMENT.sub("", text)
     for match in _PYTHON.finditer(spoken):
         line = spoken.count("\n", 0, match.start()) + 1
@@ -79,7 +84,7 @@ def read_script(text: str) -> Script:
     return Script(
         commands=tuple(commands),
         settings={
-            name: replace(one, value=resolved(one.value, settings))
+            name: replace(one, value=resolved(one.value, settings, done=done))
             for name, one in settings.items()
         },
         directives=dict(_directives(text)),
@@ -89,16 +94,35 @@ def read_script(text: str) -> Script:
     )
 
 
-def resolved(value: str, settings: Mapping[str, Setting], depth: int = 4) -> str:
-    """The value with the script's own variables in it, and `${X:-default}` as its default."""
+def resolved(
+    value: str,
+    settings: Mapping[str, Setting],
+    depth: int = 4,
+    done: dict[tuple[str, int], str] | None = None,
+) -> str:
+    """The value with the script's own variables in it, and `${X:-default}` as its default.
+
+    `done` keeps what was put in: a variable that names others by the thousand is read once.
+    """
+
+    done = {} if done is None else done
 
     def one(match: re.Match[str]) -> str:
         known = settings.get(match[1] or match[2])
         if known is not None and depth and known.value != value:
-            return resolved(known.value, settings, depth - 1)
+            at = known.name, depth - 1
+            if at not in done:
+                done[at] = resolved(known.value, settings, depth - 1, done)
+            return done[at]
         return match[0] if match[3] is None else match[3]
 
-    return _USE.sub(one, value)[:4_000]
+    said, size, end = list[str](), 0, 0
+    for match in _USE.finditer(value := value[:MOST_VALUE]):
+        said += value[end : match.start()], one(match)
+        size, end = size + len(said[-1]), match.end()
+        if size > MOST_VALUE:
+            break
+    return "".join([*said, value[end:]])[:MOST_VALUE]
 
 
 def _take_settings(words: list[str], line: int, settings: dict[str, Setting]) -> list[str]:
@@ -143,6 +167,7 @@ def _pieces(text: str) -> tuple[list[tuple[int, list[str], str]], int | None]:
     here: list[str] = []
     word: str | None = None
     at, began, end = 0, 0, len(text)
+    breaks = [match.start() for match in re.finditer("\n", text)]
     while at < end:
         char, before = text[at], at
         if char == "\\":
@@ -163,25 +188,29 @@ def _pieces(text: str) -> tuple[list[tuple[int, list[str], str]], int | None]:
             words += [] if word is None else [word]
             word = None
             if char in ENDS:
-                found += [_piece(text, began, at, words)] * bool(words)
+                found += [_piece(text, breaks, began, at, words)] * bool(words)
                 words = []
             at += 1
             while char == "\n" and here:
                 at = _after_document(text, at, here.pop(0))
         else:
-            word = (word or "") + char
-            at += 1
+            run = _RUN.match(text, at)
+            assert run
+            word = (word or "") + run[0]
+            at = run.end()
         if word is None and not words:
             began = at
         elif not words and began < before and not text[began:before].strip("\\\n" + BLANK):
             began = before
     words += [] if word is None else [word]
-    return found + [_piece(text, began, end, words)] * bool(words), None
+    return found + [_piece(text, breaks, began, end, words)] * bool(words), None
 
 
-def _piece(text: str, began: int, end: int, words: list[str]) -> tuple[int, list[str], str]:
+def _piece(
+    text: str, breaks: list[int], began: int, end: int, words: list[str]
+) -> tuple[int, list[str], str]:
     raw = " ".join(text[began:end].replace("\\\n", " ").split())
-    return text.count("\n", 0, began) + 1, words, raw
+    return bisect_left(breaks, began) + 1, words, raw
 
 
 def _closing(text: str, at: int) -> int | None:

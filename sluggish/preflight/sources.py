@@ -19,6 +19,7 @@ from sluggish.text import safe
 MOST_BYTES = 64 << 20
 """A table of a million ranks has less than half."""
 MOST_RANKS = 1_000_000
+MOST_DIGITS = 15
 RANK = "rank"
 BLOCKS = ("blocks", "samples", "count", "rows", "sequences", "items", "n")
 """Names under which people write how much a rank has; the first that is there is taken."""
@@ -38,6 +39,8 @@ def read_counts(path: Path) -> tuple[int, ...]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         raise bad(path, f"byte {problem.start}: not UTF-8 text, .npy, Arrow or Parquet") from None
+    if not text.strip():
+        raise bad(path, "empty")
     if text.lstrip()[:1] in ("{", "["):
         return by_rank(path, _of_json(path, text))
     return by_rank(path, _of_csv(path, text))
@@ -79,7 +82,7 @@ def by_rank(path: Path, pairs: Iterable[Pair]) -> tuple[int, ...]:
         if rank in found:
             raise bad(path, f"{where}: rank {rank} stands in {at[rank]} already")
         if rank >= MOST_RANKS:
-            raise bad(path, f"{where}: rank {rank} is more than {MOST_RANKS:,}")
+            raise bad(path, f"{where}: rank {rank}: more than {MOST_RANKS:,} ranks")
         found[rank] = _whole(path, where, "blocks", blocks_text)
         at[rank] = where
     if not found:
@@ -94,7 +97,11 @@ def _whole(path: Path, where: str, what: str, value: Any) -> int:
     """A count as people write it: 30835, "30835", "30,835", 30835.0; nothing below 0."""
     text = str(value).strip().replace(",", "").replace("_", "")
     text = text.removesuffix(".0")
-    if isinstance(value, bool) or not (text.isascii() and text.isdigit()) or len(text) > 15:
+    if (
+        isinstance(value, bool)
+        or not (text.isascii() and text.isdigit())
+        or len(text) > MOST_DIGITS
+    ):
         raise bad(path, f"{where}: {what} {safe(repr(value), 40)} is no whole number from 0 on")
     return int(text)
 
@@ -107,7 +114,7 @@ def _of_csv(path: Path, text: str) -> Iterator[Pair]:
         raise bad(path, f"row 1: expected rank,blocks, found {safe(repr(first), 60)}")
     try:
         # the row's own number: blank lines and quoted line breaks are counted as they stand
-        reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+        reader = csv.reader(io.StringIO(text, newline=None), delimiter=delimiter, strict=True)
         rows = [(reader.line_num, row) for row in reader if any(cell.strip() for cell in row)]
     except csv.Error as problem:
         raise bad(path, f"not a table: {problem}") from None
@@ -118,9 +125,13 @@ def _of_csv(path: Path, text: str) -> Iterator[Pair]:
     if not all(cell.strip().isdigit() for cell in head[:2]):
         rank, blocks = _columns(path, f"row {line}", head)
         rows = rows[1:]
+    elif any(cell.strip() for cell in head[2:]):
+        raise bad(path, f"row {line}: expected rank,blocks, found {len(head)} columns")
+    wide = len(head)
     for line, row in rows:
-        if len(row) <= max(rank, blocks):
-            raise bad(path, f"row {line}: expected {len(head)} columns, found {len(row)}")
+        # 30,888 without quotes is two cells: 30 blocks on every rank would look even
+        if len(row) <= max(rank, blocks) or any(cell.strip() for cell in row[wide:]):
+            raise bad(path, f"row {line}: expected {wide} columns, found {len(row)}")
         yield f"row {line}", row[rank], row[blocks]
 
 
@@ -136,9 +147,11 @@ def _columns(path: Path, where: str, head: Sequence[str]) -> tuple[int, int]:
 def _of_json(path: Path, text: str) -> Iterator[Pair]:
     """`{"0": 9}`, `[9, 8]`, `[{"rank": 0, "blocks": 9}]`, or such objects line by line."""
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_int=_number, object_pairs_hook=_once)
     except RecursionError:
         raise bad(path, "JSON nested too deep") from None
+    except EvidenceError as problem:
+        raise bad(path, str(problem)) from None
     except ValueError as problem:
         lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
         if len(lines) < 2 or not all(line.lstrip().startswith("{") for _, line in lines):
@@ -154,10 +167,27 @@ def _of_json(path: Path, text: str) -> Iterator[Pair]:
         yield _record(path, where, item) if isinstance(item, dict) else (where, number, item)
 
 
+def _number(digits: str) -> int | str:
+    """What is too long for a count stays text: Python refuses it in words of its own."""
+    return int(digits) if len(digits) <= MOST_DIGITS else digits
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; of a key that stands twice the last would win in silence."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise EvidenceError(f"key {safe(repr(key), 30)} stands twice")
+        found[key] = value
+    return found
+
+
 def _of_lines(path: Path, lines: Iterable[tuple[int, str]]) -> Iterator[Pair]:
     for number, line in lines:
         try:
-            item = json.loads(line)
+            item = json.loads(line, parse_int=_number, object_pairs_hook=_once)
+        except EvidenceError as problem:
+            raise bad(path, f"line {number}: {problem}") from None
         except (ValueError, RecursionError):
             raise bad(path, f"line {number}: not JSON: {safe(repr(line), 60)}") from None
         yield _record(path, f"line {number}", item)
