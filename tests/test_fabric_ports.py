@@ -331,3 +331,9 @@ def test_a_second_network_of_one_node_is_no_slow_link() -> None:
     assert roots(run("SLOW-LINK", *healthy(names), *storage, names=names)) == []
     (one,) = roots(run("SLOW-LINK", *healthy(names), storage[0], names=names))
     assert one.spots[0].hca == "mlx5_8"
+
+
+def test_a_card_with_two_idle_ports_is_named_once_a_node() -> None:
+    both = [down("gpu-01", "mlx5_9"), down("gpu-01", "mlx5_9", port=2)]
+    (aside,) = used([*healthy(nodes(2)), *both], []).aside
+    assert aside.not_active_on == ("gpu-01",)

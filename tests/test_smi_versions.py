@@ -132,3 +132,15 @@ def test_a_field_that_the_driver_does_not_know_loses_the_whole_call_and_is_said(
     text = 'Field "reset_status.reset_required" is not a valid field to query.\n'
     with pytest.raises(ValueError, match=r"^expected "):
         list(gpu_samples.parse(text, Origin(node="a", exit_code=2)))
+
+
+def test_a_lost_gpu_of_the_table_is_told_by_its_memory_cell() -> None:
+    text = (
+        "| NVIDIA-SMI 570.124.06   Driver Version: 570.124.06   CUDA Version: 12.8 |\n"
+        "|   1  NVIDIA H100 80GB HBM3      On  |   00000000:43:00.0 ERR! |       ERR!           |\n"
+        "| ERR!  ERR!  ERR!        ERR! / ERR! |      GPU is lost        |   ERR!     Default   |\n"
+        "| Processes:                                                                     |\n"
+    )
+    (found,) = [f for f in nvidia_smi.parse(text, Origin(node="a")) if isinstance(f, Gpu)]
+    assert "memory: GPU is lost" in found.errors
+    assert found.memory_used_mib is None

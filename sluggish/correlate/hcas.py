@@ -179,7 +179,8 @@ def _in_order(aside: Iterable[Aside]) -> tuple[Aside, ...]:
 
 
 def _not_active_on(ports: tuple[Port, ...], hca: str) -> tuple[str | None, ...]:
-    return tuple(p.node for p in ports if p.hca == hca and p.state not in ("active", "unknown"))
+    off = (p.node for p in ports if p.hca == hca and p.state not in ("active", "unknown"))
+    return tuple(dict.fromkeys(off))
 
 
 def _unfit(ports: tuple[Port, ...]) -> dict[str, str]:

@@ -78,6 +78,10 @@ _FORMS = (
 )  # fmt: skip
 
 
+# Lustre: fs-OST0001-osc-ff11: Connection restored to 10.0.0.1@o2ib (at 10.0.0.1@o2ib)
+_LUSTRE_TARGET = re.compile(r"^Lustre: ([\w.]{1,64}-(?:OST|MDT)[0-9a-f]{4})-(?:osc|mdc)-")
+
+
 def read(record: Record) -> StorageEvent | None:
     """The fact of one storage line, or None: mounting and unmounting are not events."""
     for kind, pattern in _FORMS:
@@ -86,6 +90,8 @@ def read(record: Record) -> StorageEvent | None:
             continue
         groups = found.groupdict()
         server = groups.get("server") or groups.get("server2")
+        if server and "@" in server and (target := _LUSTRE_TARGET.match(record.text)):
+            server = target[1]  # the address of the server is not the name that was lost
         return StorageEvent(
             node=record.node,
             at=record.at,

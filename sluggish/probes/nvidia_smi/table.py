@@ -96,7 +96,7 @@ def _gpu(
     bus = (cells[1].split() or [""])[0]
     ecc = cells[2].strip()
     util = (second[2].split() or [""])[0]
-    fields = {"name": match[2] or "", "ecc": ecc, "utilization": util}
+    fields = {"name": match[2] or "", "ecc": ecc, "memory": used, "utilization": util}
     if reading:
         fields |= reading.groupdict()
     return Gpu(
