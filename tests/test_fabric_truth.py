@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 import yaml
-from fabric_facts import at, book, healthy, lost, nodes, onset, port, roots, run, without
+from fabric_facts import at, book, healthy, log, lost, nodes, onset, port, roots, run, without
 
 from sluggish.catalog.nccl import give_up_s
 from sluggish.facts import ib_words
+from sluggish.facts.derived import Onset
 from sluggish.facts.fabric import PortCounters
 from sluggish.facts.host import KernelSpan
+from sluggish.facts.log import Version
 from sluggish.facts.origin import Origin
 from sluggish.findings import Finding, Role, Strength
 from sluggish.loglines import nccl_net
@@ -24,7 +26,9 @@ TRUTH: dict[str, list[dict[str, Any]]] = yaml.safe_load(
 
 
 def _agrees(found: list[Any], row: dict[str, Any]) -> None:
-    told = {key: value for key, value in row.items() if key not in ("line", "level", "fact")}
+    told = {
+        key: value for key, value in row.items() if key not in ("line", "level", "stamp", "fact")
+    }
     if row["fact"] is None:
         assert found == []
         return
@@ -36,7 +40,7 @@ def _agrees(found: list[Any], row: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("row", TRUTH["kernel"], ids=lambda row: row["line"][:60])
 def test_a_kernel_line_of_the_fabric_is_read(row: dict[str, Any]) -> None:
-    text = f"[9.000001] {row['line']}\n"
+    text = f"{row.get('stamp', '[9.000001] ')}{row['line']}\n"
     found = [f for f in kernel_log.parse(text, Origin()) if not isinstance(f, KernelSpan)]
     _agrees(found, row)
 
@@ -165,3 +169,31 @@ def test_a_sweep_over_many_nodes_is_weak_and_accuses_nobody() -> None:
     ports = [port(n, "mlx5_0", state="armed") for n in nodes(4)]
     (found,) = roots(run("IB-SM", *ports, onset(), *book(nodes(4))))
     assert (found.strength, found.shared, found.node) == (Strength.WEAK, True, None)
+
+
+@pytest.mark.parametrize("row", TRUTH["rates"], ids=lambda row: f"{row['odd']} of {row['peers']}")
+def test_a_rate_is_slow_only_beside_faster_peers(row: dict[str, Any]) -> None:
+    def made(node: str, words: str, state: str) -> Any:
+        gbps, width = ib_words.rate(words)
+        return port(node, "mlx5_0", rate_gbps=gbps, width=width, state=state)
+
+    ports = [made(n, row["peers"], "active") for n in nodes(4) if n != "gpu-02"]
+    ports.append(made("gpu-02", row["odd"], row.get("state", "active")))
+    for name in ("IB-RATE", "SLOW-LINK"):
+        found = run(name, *ports, *book(nodes(4)))
+        assert [f.node for f in roots(found)] == (["gpu-02"] if row["slow"] else [])
+
+
+@pytest.mark.parametrize("row", TRUTH["quiet"], ids=str)
+def test_silence_clears_the_network_after_four_budgets(row: dict[str, Any]) -> None:
+    since = at(18 - row["silent"] / 60)
+    version = Version(node=None, rank=None, component="nccl", version=row["nccl"])
+    stall = Onset(earliest=since, latest=since, source="log")
+    found = run("IB-QUIET", *healthy(nodes(4)), log(row["debug"]), version, stall)
+    assert any(f.role is Role.ALL_CLEAR for f in found) is row["clear"]
+
+
+@pytest.mark.parametrize("row", TRUTH["foreign"], ids=lambda row: row["text"][:30])
+def test_text_of_other_tools_is_no_port(row: dict[str, Any]) -> None:
+    for name in ("ibstat", "ibstatus", "ibv_devinfo", "ib_ports", "ib_counters", "ibdiagnet"):
+        assert not importlib.import_module(f"sluggish.probes.{name}").sniff(row["text"].encode())
