@@ -395,3 +395,8 @@ def test_a_rank_whose_file_is_a_link_to_nowhere_is_not_left_out(tmp_path: Path) 
 def test_one_rank_is_no_plural() -> None:
     answer = judge(Counted(blocks=(5,), source="x"), Plan(batch_size=1))
     assert "  1 rank  1 block a batch" in render(answer, Look(width=100))
+
+
+def test_an_epoch_without_a_step_is_said() -> None:
+    assert judged([0, 0], batch_size=8).says().startswith("all 2 ranks have 0 steps: nothing is")
+    assert judged([8, 8], batch_size=8).says() == "all 2 ranks have 1 step"

@@ -73,7 +73,8 @@ class Evenness:
     def says(self) -> str:
         """The answer in one line."""
         if self.even:
-            return f"{_all(len(self.steps))} {many(self.steps[0], 'step')}"
+            idle = "" if self.steps[0] else ": nothing is trained; too few blocks, or none found"
+            return f"{_all(len(self.steps))} {many(self.steps[0], 'step')}{idle}"
         if not self.gap:
             by = by_value(self.batches)
             low, high = min(by), max(by)
