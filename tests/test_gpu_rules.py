@@ -255,7 +255,7 @@ def test_no_remap_anywhere_is_clear() -> None:
         ("PF FLR", Role.ROOT, "reset_gpu"),
         ("OS Reboot", Role.ROOT, "reboot_node"),
         ("Reboot", Role.ROOT, "reboot_node"),
-        ("Drain P2P", Role.ROOT, "reset_gpu"),
+        ("Drain P2P", Role.ROOT, "check_fabric"),
         ("Drain and Reset", Role.HOUSEKEEPING, "reset_gpu"),
         ("Recover IMEX Domain", Role.ROOT, "recover_imex"),
     ],

@@ -52,8 +52,8 @@ def _read_action(words: str) -> tuple[Role, Strength, str] | None:
         return Role.ROOT, Strength.DECISIVE, "reboot_node"
     if "drain" in lower and "reset" in lower:  # contained error: works on, reset when idle
         return Role.HOUSEKEEPING, Strength.STRONG, "reset_gpu"
-    if "drain" in lower:
-        return Role.ROOT, Strength.STRONG, "reset_gpu"
+    if "drain" in lower:  # stop the peer-to-peer jobs and read again: no reset is asked for yet
+        return Role.ROOT, Strength.STRONG, "check_fabric"
     if "imex" in lower:
         return Role.ROOT, Strength.STRONG, "recover_imex"
     if "reset" in lower or "flr" in lower:
