@@ -128,7 +128,9 @@ class _Watch:
         view = slurm.look(job)
         told = view.job
         if told is None:
-            if first and jobs.states([job]) is not None:  # its own no, and not its silence
+            if first and jobs.states([job]) is None:
+                self.follow.slurm(None, self._clock())  # said at once, not after the first poll
+            elif first:  # its own no, and not its silence
                 del self._waiting[job]
                 self.code = self.code or EXIT_NOTHING
                 self._tell(Event(kind="unknown", at=self._clock(), job=job, says=view.no_job))
