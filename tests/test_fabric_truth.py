@@ -6,7 +6,20 @@ from typing import Any
 
 import pytest
 import yaml
-from fabric_facts import at, book, healthy, log, lost, nodes, onset, port, roots, run, without
+from fabric_facts import (
+    at,
+    book,
+    facts,
+    healthy,
+    log,
+    lost,
+    nodes,
+    onset,
+    port,
+    roots,
+    run,
+    without,
+)
 
 from sluggish.catalog.nccl import give_up_s
 from sluggish.facts import ib_words
@@ -15,10 +28,11 @@ from sluggish.facts.fabric import PortCounters
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.log import Version
 from sluggish.facts.origin import Origin
-from sluggish.findings import Finding, Role, Strength
+from sluggish.findings import Finding, Role, Strength, ask
 from sluggish.loglines import nccl_net
 from sluggish.loglines.prefix import lines
 from sluggish.probes import ibv_devinfo, kernel_log
+from sluggish.rules.config.network import cfg_gid
 
 TRUTH: dict[str, list[dict[str, Any]]] = yaml.safe_load(
     (Path(__file__).parent / "fabric_truth.yaml").read_text(encoding="utf-8")
@@ -197,3 +211,12 @@ def test_silence_clears_the_network_after_four_budgets(row: dict[str, Any]) -> N
 def test_text_of_other_tools_is_no_port(row: dict[str, Any]) -> None:
     for name in ("ibstat", "ibstatus", "ibv_devinfo", "ib_ports", "ib_counters", "ibdiagnet"):
         assert not importlib.import_module(f"sluggish.probes.{name}").sniff(row["text"].encode())
+
+
+@pytest.mark.parametrize("row", TRUTH["connect"], ids=lambda row: row["error"])
+def test_why_a_queue_pair_was_not_connected_is_told(row: dict[str, Any]) -> None:
+    text = f"gpu-01:1:2 [0] NCCL WARN Call to ibv_modify_qp failed with {row['error']}\n"
+    given = nccl_net.parse(lines(text, Origin()))
+    (found,) = ask(cfg_gid, facts(*given, log("WARN"), names=nodes(2)))
+    assert row["says"] in found.says
+    assert (found.role, found.node) == (Role.ROOT, None)

@@ -28,6 +28,15 @@ UNREACHED = 12
 LOCAL_PROTECTION, ACCESS_VENDOR = 4, 81
 """IBV_WC_LOC_PROT_ERR and the vendor code that comes with it: the host's own memory access."""
 
+_CONNECT = (
+    ("Connection timed out", "no path to the peer's GID: RoCE routes, or rails without a link "
+     "between them (NCCL_CROSS_NIC=0 keeps to one)"),
+    ("Invalid argument", "the GID index is not one of this port's (-1 lets NCCL choose)"),
+    ("Network is unreachable", "no route to the peer's GID"),
+    ("No such device", "the device or its network interface is gone"),
+)  # fmt: skip
+"""Error of ibv_modify_qp -> what is wrong (NVIDIA/nccl ibvwrap.cc; nccl issues 426, 925, 2013)."""
+
 
 @rule(
     "CFG-IFACE",
@@ -86,7 +95,9 @@ def cfg_gid(view: View) -> Iterator[Finding]:
         return
     modify = [t for t in view.all(NcclTrouble) if t.kind == "modify_qp"]
     if modify:
+        means = next((told for words, told in _CONNECT if words in modify[0].line), "")
         says = f"{len(modify)} queue pairs could not be connected: {modify[0].detail[:80]}"
+        says += f": {means}" if means else ""
         yield root(says, Strength.STRONG, quote=modify[0].line)
     failed = [c for c in view.all(NcclCompletion) if c.status == UNREACHED]
     if not failed or not _begins(view):
