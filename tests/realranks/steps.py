@@ -67,6 +67,7 @@ def main() -> None:
         train(kind, own, agree_on_steps(own) if agreed == "yes" else own)
     print("done", flush=True)
     dist.destroy_process_group()
+    os._exit(0)  # threads of torch may abort an interpreter that ends (seen with FSDP)
 
 
 def train(kind: str, own: int, steps: int) -> None:
