@@ -1,6 +1,7 @@
 """Labs for the tests of this directory: each test process of a run has its own."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,31 @@ def lab(machine: None) -> Iterator[cluster.Lab]:
 def lab_acct(machine: None) -> Iterator[cluster.Lab]:
     """Four nodes with slurmdbd: `sacct` answers."""
     yield from _lab(accounting=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nodes_are_free(request: pytest.FixtureRequest) -> None:  # pyright: ignore[reportUnusedFunction]
+    """Each file begins with free nodes, whatever the one before it left in the shared lab."""
+    own = [i for i in request.session.items if getattr(i, "module", None) is request.module]
+    for name in ("lab", "lab_acct"):
+        if any(name in getattr(item, "fixturenames", ()) for item in own):
+            found: cluster.Lab = request.getfixturevalue(name)
+            found.exec("ctl", ["sh", "-c", _FREE])
+            with suppress(cluster.LabError):  # a test that needs them free says so itself
+                cluster.wait_for(lambda lab=found: _free(lab), 30, "nodes are not free")
+
+
+_FREE = """
+squeue -h -o %A | sort -u | xargs -r scancel -f
+sinfo -h -N -o '%N %T' | sort -u | while read -r node state; do
+    case $state in *drain*|*down*) scontrol update nodename="$node" state=resume ;; esac
+done
+"""
+
+
+def _free(lab: cluster.Lab) -> bool:
+    states = lab.exec("ctl", ["sinfo", "-h", "-N", "-o", "%T"]).stdout.split()
+    return bool(states) and set(states) == {"idle"}
 
 
 def _lab(accounting: bool = False) -> Iterator[cluster.Lab]:
