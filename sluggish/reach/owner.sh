@@ -160,23 +160,24 @@ dump_places() { # a line each: ROOT PREFIX; ROOT is /proc/PID/root of a containe
     printf '%s\n' "$DUMPS" | while read -r prefix; do
         [ -n "$prefix" ] && printf -- '- %s\n' "$prefix"
     done
-    here=$(readlink /proc/self/ns/mnt)
-    for p in $(job_pids); do
-        root=-
-        if [ "$(readlink "/proc/$p/ns/mnt")" != "$here" ]; then
-            root=/proc/$p/root
-            printf '%s %s\n' "$root" /tmp/nccl_trace_rank_ "$root" /tmp/comm_lib_trace_rank_
-        fi
-        for name in TORCH_NCCL_DEBUG_INFO_TEMP_FILE TORCH_FR_DUMP_TEMP_FILE; do
-            prefix=$(variable "$p" "$name")
-            case $prefix in /*) printf '%s %s\n' "$root" "$prefix" ;; esac
-        done
-        cache=$(variable "$p" XDG_CACHE_HOME)
-        home=$(variable "$p" HOME)
-        [ -n "$cache" ] || cache=${home:+$home/.cache}
-        case $cache in /*) printf '%s %s\n' "$root" "$cache/torch/comm_lib_trace_rank_" ;; esac
-    done
+    for p in $(job_pids); do places_of "$p"; done
 } 2>/dev/null
+places_of() { # PID: the same of one process, by its own environment and its own mounts
+    root=$(root_of "$1")
+    root=${root:--}
+    printf '%s %s\n' "$root" /tmp/nccl_trace_rank_ "$root" /tmp/comm_lib_trace_rank_
+    for name in TORCH_NCCL_DEBUG_INFO_TEMP_FILE TORCH_FR_DUMP_TEMP_FILE; do
+        prefix=$(variable "$1" "$name")
+        case $prefix in /*) printf '%s %s\n' "$root" "$prefix" ;; esac
+    done
+    cache=$(variable "$1" XDG_CACHE_HOME)
+    home=$(variable "$1" HOME)
+    [ -n "$cache" ] || cache=${home:+$home/.cache}
+    case $cache in /*) printf '%s %s\n' "$root" "$cache/torch/comm_lib_trace_rank_" ;; esac
+}
+root_of() { # PID: where its files lie, if it has mounts of its own
+    [ "$(readlink "/proc/$1/ns/mnt")" = "$(readlink /proc/self/ns/mnt)" ] || echo "/proc/$1/root"
+}
 p_list() { # PREFIX ROOT: what lies behind a prefix, as the owner sees it
     as_owner find "$2${1%/*}/" -maxdepth 1 ! -type d -name "${1##*/}[0-9]*"
 }

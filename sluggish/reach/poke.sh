@@ -5,19 +5,16 @@
 # PyTorch reads one byte from it, writes the rank's dump and goes on (ProcessGroupNCCL.cpp). A dump
 # that lies there already stays: a second one would overwrite it
 p_pipes() { # a line for each pipe that did not take the byte: RANK ERROR PATH|WORDS
-    here=$(readlink /proc/self/ns/mnt)
     asked=' '
     for p in $(ranks); do
         stem=$(variable "$p" TORCH_NCCL_DEBUG_INFO_PIPE_FILE)
         rank=$(variable "$p" RANK)
         case $rank in '' | *[!0-9]* | ???????*) continue ;; esac
         case $stem in /*) ;; *) continue ;; esac
-        root=
-        [ "$(readlink "/proc/$p/ns/mnt")" = "$here" ] || root=/proc/$p/root
-        path=$root$stem$rank.pipe
+        path=$(root_of "$p")$stem$rank.pipe
         case $asked in *" $path "*) continue ;; esac # its loader workers have its environment
         asked="$asked$path "
-        has_dump "$p" && continue
+        [ -z "$(has_dump "$p" "$rank")" ] || continue
         kind=$(as_owner stat -c '%F|%u' -- "$path" 2>&1) || {
             case $kind in
             *'No such file'*) echo "$rank not_found $path|the rank has no pipe here" ;;
@@ -38,13 +35,12 @@ p_pipes() { # a line for each pipe that did not take the byte: RANK ERROR PATH|W
     done
 }
 one_line() { printf %s "$1" | tr '\n' ' '; }
-has_dump() { # PID: one of this job, at the place that its environment names or the usual one
-    for name in TORCH_FR_DUMP_TEMP_FILE TORCH_NCCL_DEBUG_INFO_TEMP_FILE; do
-        prefix=$(variable "$1" "$name")
-        [ -n "$prefix" ] && break
+has_dump() { # PID RANK: says so if one of this job lies at any place where it would be written
+    places_of "$1" | while read -r root prefix; do
+        [ "$root" = - ] && root=
+        dumped=$(as_owner stat -c %Y -- "$root$prefix$2") &&
+            [ "$dumped" -ge "${DUMPS_AFTER:-0}" ] && echo yes && break
     done
-    dumped=$(as_owner stat -c %Y -- "$root${prefix:-/tmp/nccl_trace_rank_}$rank") || return 1
-    [ "$dumped" -ge "${DUMPS_AFTER:-0}" ]
 } 2>/dev/null
 POKED=
 pipes() {

@@ -501,10 +501,12 @@ def piped(lab: Lab) -> Iterator[str]:
     at = shlex.quote(base)
     lab.sh(NODE, f"mkdir -p {at}; cd {at}; mkfifo p_0.pipe p_1.pipe p_4.pipe", "alice")
     lab.sh(NODE, f"cd {at}; ln -s /etc/motd p_2.pipe; printf kept >p_3.pipe", "alice")
-    lab.sh(NODE, f"cd {at}; printf first >d_4", "alice")
+    lab.sh(NODE, f"cd {at}; printf first >d_4; mkfifo p_5.pipe; mkdir torch", "alice")
+    lab.sh(NODE, f"cd {at}; printf kept >torch/comm_lib_trace_rank_5", "alice")
     answers = f"cd {at}; head -c 1 <p_0.pipe >/dev/null; printf dumped >d_0; exec sleep 606"
     bodies = {0: answers, 4: f"cd {at}; head -c 1 <p_4.pipe >/dev/null; printf second >d_4"}
-    names = [f"TORCH_NCCL_DEBUG_INFO_PIPE_FILE={base}/p_", f"TORCH_FR_DUMP_TEMP_FILE={base}/d_"]
+    names = [f"TORCH_NCCL_DEBUG_INFO_PIPE_FILE={base}/p_", f"TORCH_FR_DUMP_TEMP_FILE={base}/d_",
+             f"XDG_CACHE_HOME={base}"]  # fmt: skip
     ranks = [
         lab.popen(
             NODE,
@@ -512,10 +514,10 @@ def piped(lab: Lab) -> Iterator[str]:
              bodies.get(n, "exec sleep 606")],
             "alice",
         )
-        for n in range(5)
+        for n in range(6)
     ]  # fmt: skip
     try:
-        cluster.wait_for(lambda: procs(lab, "4712")[1].count("(environment)") >= 5, 10, "the ranks")
+        cluster.wait_for(lambda: procs(lab, "4712")[1].count("(environment)") >= 6, 10, "the ranks")
         yield base
     finally:
         for rank in ranks:
@@ -528,7 +530,10 @@ def test_a_recorder_is_asked_through_its_pipe_only_when_told(lab: Lab, piped: st
         told = answer(lab, job="4712", probes=("flight_recorder",), **more)
         return {(f.rank, f.name): (f.content, f.error) for f in told if f.probe != "stacks"}
 
-    first = {(4, f"{piped}/d_4"): (b"first", None)}
+    first = {
+        (4, f"{piped}/d_4"): (b"first", None),
+        (5, f"{piped}/torch/comm_lib_trace_rank_5"): (b"kept", None),
+    }
     assert dumps() == first
     assert dumps(poke=True) == first | {
         (0, f"{piped}/d_0"): (b"dumped", None),
