@@ -27,7 +27,7 @@ from sluggish.reach import jobs, notify, paths, prometheus, slurm
 from sluggish.reach.prometheus import Answer
 from sluggish.reach.state import folders
 from sluggish.reach.stream import Clock, Streams
-from sluggish.text import safe
+from sluggish.text import counted, safe
 from sluggish.watch import dcgm
 from sluggish.watch.follow import ALIVE, WAITS, Follow
 from sluggish.watch.screen import row
@@ -164,7 +164,7 @@ class _Watch:
             logs=view.log_paths,
             transport=way,
         )
-        nodes = f"{len(view.nodes)} node{'s' * (len(view.nodes) != 1)}"
+        nodes = counted(len(view.nodes), "node", "nodes")
         says = f"{safe(told.name or '', 40)} on {nodes} by {way.name if way else 'Prometheus'}"
         self._tell(Event(kind="watched", at=self._clock(), job=job, says=says))
 

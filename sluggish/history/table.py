@@ -27,6 +27,7 @@ from sluggish.history.summary import (
     verdict_of,
 )
 from sluggish.hostlist import fold
+from sluggish.text import counted
 
 SCHEMA = 1
 """Number of the JSON document."""
@@ -132,8 +133,8 @@ def screen(ledger: Ledger, path: str) -> str:
     found = runs(ledger.entries)
     bad = sum(run.failed for run in found)
     return _joined(
-        f"sluggish {__version__}  history: {_many(len(found), 'job')}, {bad} failed, "
-        f"{_many(len(ledger.alerts), 'alert')}, {_span(ledger)}",
+        f"sluggish {__version__}  history: {counted(len(found), 'job', 'jobs')}, {bad} failed, "
+        f"{counted(len(ledger.alerts), 'alert', 'alerts')}, {_span(ledger)}",
         f"ledger {path}",
         "",
         f"CAME BACK: at fault in {REPEAT} or more of the last {LAST} failed jobs it was in "
@@ -156,8 +157,8 @@ def screen_of(node: str, ledger: Ledger) -> str:
     rows = [[_role(node, run), *_row(run, node)] for run in reversed(mine)]
     return _joined(
         f"{node}: {share(told)} (context, never proof)",
-        f"in {_many(told.jobs, 'job')} of the ledger, {told.failed} failed; named without being at "
-        f"fault in {told.named} of the last {told.window}",
+        f"in {counted(told.jobs, 'job', 'jobs')} of the ledger, {told.failed} failed; named "
+        f"without being at fault in {told.named} of the last {told.window}",
         "",
         *_aligned([["HERE", *HEADS], *rows]),
         *_alerts(ledger.alerts),
@@ -183,7 +184,7 @@ def _offenders(found: Sequence[Record]) -> Iterator[str]:
         [
             one.node,
             f"{one.convicted} of {one.window} failed",
-            f"in {_many(one.jobs, 'job')}",
+            f"in {counted(one.jobs, 'job', 'jobs')}",
             f"last {_when(one.last)}" if one.last else "",
             ", ".join(f"{name} {count}" for name, count in one.verdicts),
         ]
@@ -199,7 +200,7 @@ def _losses(found: Sequence[Loss]) -> list[str]:
         [
             loss.cause,
             f"{loss.gpu_hours:10.1f}",
-            _many(loss.jobs, "job")
+            counted(loss.jobs, "job", "jobs")
             + (f", {loss.unknown} without a known onset" * bool(loss.unknown)),
         ]
         for loss in found
@@ -234,10 +235,6 @@ def where(culprit: Named) -> str:
     if culprit.rank is not None:
         parts.append(f"rank {culprit.rank}")
     return " ".join(part for part in parts if part)
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}" + "s" * (count != 1)
 
 
 def _when(at: datetime) -> str:
