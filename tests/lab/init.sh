@@ -185,11 +185,24 @@ start() {
 stop() { # as a power cut: no farewell, and the link goes with it
     local pid
     is_up "$1" || return 0
+    nsenter --target="$pid" --mount --pid -- bash /run/lab/init.sh fail_storage
     kill -9 "$pid"
     until_true 30 gone "$pid"
 }
 
 gone() { ! kill -0 "$1"; }
+
+# Every FUSE seen from here answers with errors from now on. The last process of a mount namespace
+# unmounts on its way out: were that the daemon, it would wait for ever for a disk that only it can
+# serve, and no loop device of the whole machine could be mounted or looked at again.
+fail_storage() {
+    local connections=/sys/fs/fuse/connections minor
+    cat /proc/[0-9]*/mountinfo 2>/dev/null | awk '$5 ~ "^/mnt/fuse-" { print $3 }' | sort -u |
+        while IFS=: read -r _ minor; do
+            mountpoint -q $connections || mount -n -t fusectl none $connections
+            echo 1 >"$connections/$minor/abort"
+        done
+}
 
 reboot() {
     local name

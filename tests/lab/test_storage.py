@@ -116,3 +116,15 @@ def test_a_lab_with_hung_storage_goes_down_and_leaves_nothing(machine: None) -> 
         lambda: not any("fuse-" in disk.read_text() for disk in disks if os.access(disk, os.R_OK)),
         10, "a loop device is left",
     )  # fmt: skip
+
+
+def test_a_node_with_hung_storage_can_crash_and_come_back(lab: Lab) -> None:
+    path = storage.mount(lab, NODE)
+    storage.hang(lab, NODE)
+    pid = start(lab, NODE, f"ls {path}/alice")
+    cluster.wait_for(lambda: state(lab, NODE, pid) == "D", 10, "it does not hang")
+    inside = lab.host_pid(NODE, pid)
+    lab.crash(NODE)
+    assert not Path(f"/proc/{inside}").exists()
+    lab.boot(NODE)
+    assert storage.OWN not in lab.sh(NODE, "cat /proc/mounts")
