@@ -4,10 +4,12 @@ import csv
 import io
 import json
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from jsonschema import Draft202012Validator
 
-from sluggish.history import table
+from sluggish.history import document, table
 from sluggish.history.model import Alert, Entry, Ledger, Named
 from sluggish.history.summary import (
     LAST,
@@ -20,6 +22,7 @@ from sluggish.history.summary import (
     records,
     runs,
 )
+from sluggish.report import schema
 
 T0 = datetime(2026, 11, 24, 3, 22, 10, tzinfo=UTC)
 START = T0 - timedelta(hours=14)
@@ -187,13 +190,35 @@ def test_csv_has_a_row_a_look_and_runs_nothing_in_a_spreadsheet() -> None:
 
 def test_json_holds_the_records_and_every_look() -> None:
     found = ledger(look(1), look(2), moving(3), gpu_07=(1, 2, 3))
-    told = json.loads(table.document(found, "/l.db", None, None))
+    told = json.loads(document.document(found, "/l.db", None, None))
     assert (told["jobs"], told["failed"], len(told["looks"])) == (3, 2, 3)
     (node,) = told["nodes"]
     assert (node["node"], node["convicted"], node["window"], node["jobs"]) == ("gpu-07", 2, 2, 3)
     assert node["verdicts"] == [["gpu_fault/ecc", 2]]
     assert told["looks"][0]["convicted"] == ["gpu-07"]
     assert told["losses"] == [{"cause": "gpu_fault", "jobs": 2, "gpu_hours": 4.0, "unknown": 0}]
+
+
+def test_the_documents_keep_to_the_schema_in_the_docs() -> None:
+    """Full, empty, of one node, and with everything that may be missing missing."""
+    page = (Path(__file__).parents[1] / "docs/history.schema.json").read_text()
+    of_code = schema.described("sluggish history", document.Document)
+    assert page == schema.page(of_code), "run scripts/regenerate"
+    Draft202012Validator.check_schema(of_code)
+    for each in of_code["$defs"].values():
+        assert each["additionalProperties"] is False
+        assert each["required"] == sorted(each["properties"])
+    checker = Draft202012Validator(
+        json.loads(page), format_checker=Draft202012Validator.FORMAT_CHECKER
+    )
+    alert = Alert(job="7", at=T0, nodes="gpu-07", says="no step for 2 min")
+    full = Ledger(entries=(look(1), moving(2)), parts={"gpu-07": (1, 2)}, alerts=(alert,))
+    bare = Entry(id=1, job="1", at=T0, cause="unknown", nodes="", culprits=(Named(),))
+    for told in (full, Ledger(parts={}), Ledger(entries=(bare,), parts={}, notes=("a note",))):
+        checker.validate(json.loads(document.document(told, "/l.db", None, None)))
+    checker.validate(json.loads(document.document(full, "/l.db", T0, "gpu-07")))
+    odd = json.loads(document.document(full, "/l.db", None, None)) | {"more": 1}
+    assert not checker.is_valid(odd)
 
 
 def test_the_screen_names_who_comes_back_and_stays_within_its_width() -> None:

@@ -10,7 +10,7 @@ from sluggish.causes import EXIT_NOTHING
 from sluggish.cli.screen import show
 from sluggish.config import Config
 from sluggish.evidence.source import EvidenceError
-from sluggish.history import keep, table
+from sluggish.history import document, keep, table
 from sluggish.history.model import Alert, Ledger
 from sluggish.history.summary import context
 from sluggish.text import is_node_name, safe
@@ -45,7 +45,7 @@ def run(
         tell([nothing(ledger, path, node, since)])
     name = safe(str(path), 200)
     if as_json:
-        show(table.document(ledger, name, after, node))
+        show(document.document(ledger, name, after, node))
     elif as_csv:
         show(table.table(ledger))
     elif ledger.entries or ledger.alerts:

@@ -1,10 +1,10 @@
 """The answer to `--counts` and `--dataset`, for people and for scripts."""
 
-import json
 from collections.abc import Iterator
 
 from sluggish.causes import EXIT_UNFIT
 from sluggish.preflight.counts import Evenness, even_when_dropped, fewest, many, most, who
+from sluggish.preflight.documents import LONG, CountsDocument, RankDoc, written
 from sluggish.preflight.screen import block, finished, steps
 from sluggish.report.terminal import Look
 from sluggish.text import safe
@@ -101,31 +101,24 @@ def _advice(answer: Evenness) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def document(answer: Evenness) -> str:
-    """The same as one JSON document; docs/preflight.md tells its keys."""
+    """The same as one JSON document; docs/preflight.schema.json describes it."""
     counted, plan = answer.counted, answer.plan
-    return (
-        json.dumps(
-            {
-                "schema": 1,
-                "check": "counts",
-                "fit": answer.even,
-                "exit_code": 0 if answer.even else EXIT_UNFIT,
-                "says": answer.says(),
-                "source": counted.source,
-                "how": counted.how,
-                "batch_size": plan.batch_size,
-                "grad_accum": plan.grad_accum,
-                "drop_last": plan.drop_last,
-                "gap_steps": answer.gap,
-                "spread_pct": round(answer.spread_pct, 4),
-                "ranks": [
-                    {"rank": rank, "blocks": blocks, "batches": batches, "steps": steps}
-                    for rank, (blocks, batches, steps) in enumerate(
-                        zip(counted.blocks, answer.batches, answer.steps, strict=True)
-                    )
-                ],
-            },
-            indent=1,
+    of_ranks = zip(counted.blocks, answer.batches, answer.steps, strict=True)
+    return written(
+        CountsDocument(
+            fit=answer.even,
+            exit_code=0 if answer.even else EXIT_UNFIT,
+            says=answer.says(),
+            source=safe(counted.source, LONG),
+            how=counted.how,
+            batch_size=plan.batch_size,
+            grad_accum=plan.grad_accum,
+            drop_last=plan.drop_last,
+            gap_steps=answer.gap,
+            spread_pct=round(answer.spread_pct, 4),
+            ranks=[
+                RankDoc(rank=rank, blocks=blocks, batches=batches, steps=steps)
+                for rank, (blocks, batches, steps) in enumerate(of_ranks)
+            ],
         )
-        + "\n"
     )

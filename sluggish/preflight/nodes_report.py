@@ -1,12 +1,12 @@
 """The answer to `--nodes`, `--job` and `--local`, for people and for scripts."""
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from sluggish.causes import EXIT_NOTHING, EXIT_UNFIT
 from sluggish.hostlist import fold
+from sluggish.preflight.documents import NodeDoc, NodesDocument, RemarkDoc, written
 from sluggish.preflight.fitness import Fitness, any_answer
 from sluggish.preflight.remark import FAIL, OK, UNCHECKED, WARN, Remark
 from sluggish.preflight.screen import block, finished, steps, wrapped
@@ -135,30 +135,33 @@ def _advice(found: Sequence[Fitness]) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def document(checked: Checked) -> str:
-    """The same as one JSON document; docs/preflight.md tells its keys."""
-    told = {
-        "schema": 1,
-        "check": "nodes",
-        "fit": not any(one.unfit for one in checked.found),
-        "exit_code": checked.exit_code,
-        "nodes": [
-            {
-                "node": one.node,
-                "verdict": one.verdict,
-                "answered": not one.silent,
-                "hardware": one.broken,
-                "remarks": [
-                    {
-                        "state": remark.state,
-                        "area": remark.area,
-                        "says": safe(remark.says, 1_000),
-                        "rule": remark.rule or None,
-                        "hardware": remark.hardware,
-                    }
-                    for remark in one.remarks
-                ],
-            }
-            for one in checked.found
-        ],
-    }
-    return json.dumps(told, indent=1) + "\n"
+    """The same as one JSON document; docs/preflight.schema.json describes it."""
+    seen = any_answer(checked.found)
+    nodes = [
+        NodeDoc(
+            node=one.node,
+            verdict=one.verdict,
+            answered=not one.silent,
+            hardware=one.broken,
+            remarks=[_remark(remark) for remark in one.remarks],
+        )
+        for one in checked.found
+    ]
+    return written(
+        NodesDocument(
+            fit=not any(one.unfit for one in checked.found) if seen else None,
+            exit_code=checked.exit_code,
+            hardware_only=checked.hardware_only,
+            nodes=nodes,
+        )
+    )
+
+
+def _remark(remark: Remark) -> RemarkDoc:
+    return RemarkDoc(
+        state=remark.state,
+        area=remark.area,
+        says=safe(remark.says, 1_000),
+        rule=remark.rule or None,
+        hardware=remark.hardware,
+    )

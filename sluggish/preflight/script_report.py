@@ -1,11 +1,11 @@
 """The answer to `--script`, for people and for scripts."""
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from sluggish.causes import EXIT_UNFIT
 from sluggish.preflight.counts import many
+from sluggish.preflight.documents import LONG, NoteDoc, ScriptDocument, written
 from sluggish.preflight.note import Note
 from sluggish.preflight.screen import block, finished, wrapped
 from sluggish.preflight.script import check, fit, not_checked
@@ -72,23 +72,22 @@ def _lines(script: Script, notes: Sequence[Note], name: str, look: Look) -> Iter
 
 
 def document(script: Script, name: str) -> str:
-    """The same as one JSON document; docs/preflight.md tells its keys."""
+    """The same as one JSON document; docs/preflight.schema.json describes it."""
     notes = check(script)
-    told = {
-        "schema": 1,
-        "check": "script",
-        "fit": fit(notes),
-        "exit_code": 0 if fit(notes) else EXIT_UNFIT,
-        "source": name,
-        "notes": [
-            {
-                "unfit": note.unfit,
-                "line": note.line,
-                "says": note.says,
-                "better": list(note.better),
-            }
-            for note in notes
-        ],
-        "not_checked": list(not_checked(script)),
-    }
-    return json.dumps(told, indent=1) + "\n"
+    return written(
+        ScriptDocument(
+            fit=fit(notes),
+            exit_code=0 if fit(notes) else EXIT_UNFIT,
+            source=safe(name, LONG),
+            notes=[
+                NoteDoc(
+                    unfit=note.unfit,
+                    line=note.line,
+                    says=safe(note.says, LONG),
+                    better=[safe(line, LONG) for line in note.better],
+                )
+                for note in notes
+            ],
+            not_checked=[safe(says, LONG) for says in not_checked(script)],
+        )
+    )

@@ -21,6 +21,17 @@ def ranks_schema() -> dict[str, Any]:
     )
 
 
+def described(title: str, document: Any) -> dict[str, Any]:
+    """The same of any type that msgspec writes: it leaves no key out, so each is required."""
+    told = _head(title) | msgspec.json.schema(document)
+    for each in told["$defs"].values():
+        if each.get("type") == "object":
+            each |= {"additionalProperties": False, "required": sorted(each["properties"])}
+            for key in each["properties"].values():
+                key.pop("default", None)
+    return told
+
+
 def _head(title: str) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
 
