@@ -292,6 +292,42 @@ def test_a_gpu_that_requires_a_reset_is_decisive() -> None:
     assert found.strength is Strength.DECISIVE
 
 
+def test_a_reset_that_every_gpu_requires_is_asked_of_each() -> None:
+    word = "fb_memory_usage/used: GPU requires reset"
+    found = observe(gpu_recovery, *(gpu(index=i, errors=(word,)) for i in range(4)))
+    assert [(f.strength, f.says) for f in found] == [
+        (Strength.DECISIVE, "the GPU requires a reset")
+    ] * 4
+
+
+ECC, FAN = ("ecc: ERR!",), ("fan: ERR!", "draw: ERR!")
+
+
+@pytest.mark.parametrize(
+    ("errors_of", "told"),
+    [
+        pytest.param({"a": [ECC, ()]}, [("root_candidate", "strong")], id="one of two"),
+        pytest.param({"a": [ECC, ECC, (), ()]}, [("root_candidate", "strong")] * 2, id="half"),
+        pytest.param({"a": [FAN, ()]}, [("root_candidate", "weak")], id="a sensor of one of two"),
+        pytest.param({"a": [ECC, ECC], "b": [(), ()]}, [("root_candidate", "weak")] * 2,
+                     id="a whole node"),
+        pytest.param({"a": [ECC], "b": [()]}, [("root_candidate", "strong")], id="one GPU a node"),
+        pytest.param({"a": [FAN, FAN], "b": [(), ()]}, [], id="sensors of a whole node"),
+        pytest.param({"a": [ECC, ECC, ECC, ()]}, [("context", "weak")] * 3, id="most"),
+        pytest.param({"a": [ECC, ECC]}, [("context", "weak")] * 2, id="nobody answers better"),
+        pytest.param({"a": [FAN, FAN]}, [], id="no GPU has the sensor"),
+        pytest.param({"a": [FAN]}, [], id="a lone GPU without the sensor"),
+        pytest.param({"a": [ECC]}, [("root_candidate", "weak")], id="a lone GPU"),
+    ],
+)  # fmt: skip
+def test_who_else_cannot_be_read_decides_how_much_it_says(
+    errors_of: dict[str, list[tuple[str, ...]]], told: list[tuple[str, str]]
+) -> None:
+    gpus = [gpu(n, i, errors=e) for n, each in errors_of.items() for i, e in enumerate(each)]
+    found = observe(gpu_recovery, *gpus)
+    assert [(f.role.value, f.strength.value) for f in found] == told
+
+
 def test_a_reset_field_that_cannot_be_read_asks_for_no_reset() -> None:
     word = "gpu_reset_status/drain_and_reset_recommended: Unknown Error"
     (found,) = observe(gpu_recovery, gpu(errors=(word,)))

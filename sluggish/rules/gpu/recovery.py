@@ -1,6 +1,6 @@
 """GPU-RECOVERY and GPU-FABRIC: what the driver itself asks for, and the NVLink fabric's state."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from sluggish.causes import Family
 from sluggish.facts.derived import Look, Place
@@ -62,27 +62,52 @@ def _read_action(words: str) -> tuple[Role, Strength, str] | None:
 
 
 def _unreadable(view: View, gpu: Gpu) -> Iterator[Finding]:
-    """`Unknown Error` and the like. A field that most GPUs cannot read is not this one's fault."""
+    """`Unknown Error` and the like: how much it says depends on who else cannot be read."""
     bad = [e for e in gpu.errors if "gpu is lost" not in e.lower()]
-    everyone = view.all(Gpu)
-    odd = [e for e in bad if 2 * sum(e in g.errors for g in everyone) < len(everyone)]
-    if len(everyone) == 1:
-        odd = bad
-    if not odd:
+    if not bad:
         return
-    reset = next((e for e in odd if "reset" in e.rpartition(": ")[2].lower()), None)
-    only_sensors = all(any(s in e.partition(":")[0] for s in _SENSORS) for e in odd)
-    alone = len(everyone) == 1
-    strength = Strength.WEAK if only_sensors or alone else Strength.STRONG
-    if reset:
-        strength = Strength.DECISIVE
-    role = Role.HOUSEKEEPING if is_others(view, gpu) else Role.ROOT
+    reset = next((e for e in bad if _is_reset(e)), None)
+    told = (Role.ROOT, Strength.DECISIVE, bad) if reset else _told(gpu, bad, view.all(Gpu))
+    if told is None:
+        return
+    role, strength, odd = told
+    if role is Role.ROOT and is_others(view, gpu):
+        role = Role.HOUSEKEEPING
     says = (
         "the GPU requires a reset"
         if reset
         else f"nvidia-smi cannot read {len(odd)} field{'s' if len(odd) != 1 else ''} of this GPU"
     )
     yield _finding(view, gpu, role, strength, says, reset or odd[0], "reset_gpu")
+
+
+def _told(
+    gpu: Gpu, bad: list[str], everyone: Sequence[Gpu]
+) -> tuple[Role, Strength, list[str]] | None:
+    """A field that most GPUs cannot read is the model's or the driver's; a whole node's is weak."""
+    measured = [e for e in bad if not any(s in e.partition(":")[0] for s in _SENSORS)]
+    if len(everyone) == 1:  # a model without that sensor prints so all its life
+        return (Role.ROOT, Strength.WEAK, bad) if measured else None
+    mates = [g for g in everyone if g.node == gpu.node]
+    few = [e for e in bad if 2 * _share(e, everyone) <= len(everyone)]
+    own = [e for e in few if len(mates) == 1 or _share(e, mates) < len(mates)]
+    if own:
+        weak = not any(e in measured for e in own)
+        return Role.ROOT, Strength.WEAK if weak else Strength.STRONG, own
+    node_s = [e for e in few if e in measured]
+    if node_s:
+        return Role.ROOT, Strength.WEAK, node_s
+    return (Role.CONTEXT, Strength.WEAK, measured) if measured else None
+
+
+def _share(error: str, gpus: Sequence[Gpu]) -> int:
+    """How many of these GPUs print this error in this field."""
+    return sum(error in g.errors for g in gpus)
+
+
+def _is_reset(error: str) -> bool:
+    """`GPU requires reset` is asked of each GPU by itself, also where all are asked."""
+    return "reset" in error.rpartition(": ")[2].lower()
 
 
 def _by_word(view: View) -> Iterator[Finding]:
