@@ -87,7 +87,9 @@ def test_a_ledger_that_cannot_be_written_is_one_line_after_the_report(
 def test_an_alert_that_cannot_be_kept_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     alert = Alert(job="2", at=NOW, nodes="gpu-07", says="no step for 2 min")
     remember_alert(alert, Config(history_db="/dev/full"))
-    assert capsys.readouterr().err == "history: /dev/full: not recorded: not a regular file\n"
+    assert capsys.readouterr().err == (
+        "history: /dev/full: not recorded: a device, expected a ledger's file\n"
+    )
 
 
 def test_a_look_that_nobody_reads_to_its_end_is_written_down_too(

@@ -9,7 +9,7 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ import pytest
 
 from sluggish.cli.demo import bundle_of
 from sluggish.diagnose import diagnose
-from sluggish.history import keep, ledger
+from sluggish.history import keep, ledger, ledger_file
 from sluggish.history.model import Alert
 from sluggish.verdict.model import Diagnosis
 
@@ -210,13 +210,13 @@ def test_a_writer_that_holds_the_file_is_waited_for_and_named(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(path, 0, 1)
-    monkeypatch.setattr(ledger, "BUSY_S", 0.3)
+    monkeypatch.setattr(ledger_file, "BUSY_S", 0.3)
     alert = {"job": "1", "started": None, "at": "2026-11-24T03:22:10Z", "nodes": "a", "says": "b"}
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         with pytest.raises(sqlite3.OperationalError) as caught:
             ledger.answer({"do": "alert", "path": str(path), "alert": alert})
-        assert "held by another program for more than" in ledger.words(caught.value)
+        assert "held by another program for more than" in ledger_file.words(caught.value)
         db.execute("ROLLBACK")
     assert ledger.answer({"do": "alert", "path": str(path), "alert": alert}) == {"notes": []}
 
@@ -228,7 +228,7 @@ def old_ledger(path: Path) -> None:
     """As the first schema wrote it: without alerts."""
     path.parent.mkdir()
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
-        ledger.migrate(db, 1)
+        ledger_file.migrate(db, 1)
         db.execute(
             "INSERT INTO entry (job, at, cause, shared, nodes) "
             "VALUES ('1', '2026-11-01T00:00:00Z', 'memory', 0, 'gpu-07')"
@@ -244,7 +244,7 @@ def test_an_older_ledger_is_brought_to_this_schema_with_what_it_holds(
     assert keep.record_alert(Alert(job="5", at=AT, nodes="a", says="b"), path).problem is None
     assert jobs(path) == ["1", "48213"]
     with closing(sqlite3.connect(path)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (ledger.SCHEMA,)
+        assert db.execute("PRAGMA user_version").fetchone() == (ledger_file.SCHEMA,)
 
 
 def test_many_who_find_an_older_ledger_bring_it_over_once(path: Path) -> None:
@@ -260,7 +260,7 @@ def test_many_who_find_an_older_ledger_bring_it_over_once(path: Path) -> None:
 def test_a_newer_ledger_is_neither_read_nor_written(seed: Diagnosis, path: Path) -> None:
     assert keep.record_diagnosis(seed, path).problem is None
     with closing(sqlite3.connect(path)) as db:
-        db.execute(f"PRAGMA user_version = {ledger.SCHEMA + 1}")
+        db.execute(f"PRAGMA user_version = {ledger_file.SCHEMA + 1}")
     before = path.read_bytes()
     why = f"{path}: its schema 3 is newer than this sluggish, which reads up to 2"
     with pytest.raises(keep.NoLedger, match=why):
@@ -338,8 +338,8 @@ def test_a_disk_that_takes_no_more_is_one_line_and_what_was_written_stays(
 def test_no_folder_no_file_and_no_regular_file_are_one_line(seed: Diagnosis) -> None:
     for bad, why in (
         ("/proc/none/history.db", "No such file or directory"),
-        ("/dev/null", "not a regular file"),
-        ("/etc", "Is a directory"),
+        ("/dev/null", "a device, expected a ledger's file"),
+        ("/etc", "a directory, expected a ledger's file"),
         ("/etc/passwd/history.db", "Not a directory"),
     ):
         assert keep.record_diagnosis(seed, Path(bad)).problem == f"{bad}: not recorded: {why}"
@@ -359,15 +359,85 @@ def test_the_ledger_is_private_or_its_folder_s_group_s(tmp_path: Path) -> None:
 
 
 def test_a_file_that_never_answers_is_given_up(seed: Diagnosis, path: Path) -> None:
-    """A FIFO stands for storage that hangs: opening it waits for ever. The lab has a real one."""
+    """Somebody's lock stands for storage that hangs. The lab has a real one."""
+    written(path, 0, 1)
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE")
+        db.execute("BEGIN EXCLUSIVE")
+        began = time.monotonic()
+        told = keep.record_diagnosis(seed, path, timeout_s=1.0)
+        assert time.monotonic() - began < 4
+        assert "no answer in 1 s" in (told.problem or "")
+        with pytest.raises(keep.NoLedger, match="no answer in 1 s"):
+            keep.read_ledger(path, timeout_s=1.0)
+        db.execute("ROLLBACK")
+
+
+def made(path: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+MARK = f"PRAGMA application_id = {ledger_file.APPLICATION}"
+ODD = {
+    "a fifo": (lambda path: os.mkfifo(path), "a FIFO, expected", "a FIFO, expected"),
+    "a directory": (lambda path: path.mkdir(), "a directory, expected", "a directory, expected"),
+    "a link to a device": (lambda path: path.symlink_to("/dev/zero"), "a device", "a device"),
+    "a link to nowhere": (lambda path: path.symlink_to("nowhere"), "no ledger there yet",
+                          "No such file"),
+    "a text": (lambda path: path.write_text("rank,blocks\n" * 90), "not a ledger", "not a ledger"),
+    "a short text": (lambda path: path.write_text("x"), "not a ledger", "not a ledger"),
+    "an empty file": (lambda path: path.touch(), "an empty file, no ledger yet", None),
+    "an empty database": (lambda path: made(path, "VACUUM"), "an empty database", None),
+    "another program's": (lambda path: made(path, "CREATE TABLE a (b)"), "an SQLite file of",
+                          "an SQLite file of another program"),
+    "marked and of no schema": (lambda path: made(path, "CREATE TABLE a (b)", MARK),
+                                "damaged: schema 0 with 1 tables", "damaged: schema 0"),
+    "of a schema below none": (lambda path: made(path, "CREATE TABLE a (b)", MARK,
+                                                 "PRAGMA user_version = -3"),
+                               "damaged: schema -3", "damaged: schema -3"),
+    "without its tables": (lambda path: made(path, MARK, "PRAGMA user_version = 2"),
+                           "damaged: schema 2 with 0 tables", "damaged: schema 2"),
+    "with other tables": (lambda path: made(path, "CREATE TABLE a (b)", MARK,
+                                            "PRAGMA user_version = 2"),
+                          "damaged (no such table: entry)", "damaged (no such table"),
+    "newer": (lambda path: made(path, "CREATE TABLE a (b)", MARK, "PRAGMA user_version = 99"),
+              "its schema 99 is newer", "its schema 99 is newer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "read", "write"), ODD.values(), ids=ODD)
+def test_what_is_no_ledger_is_one_line_at_once_and_stays_as_it_is(
+    seed: Diagnosis, path: Path, make: Callable[[Path], None], read: str, write: str | None
+) -> None:
     path.parent.mkdir()
-    os.mkfifo(path)
+    make(path)
+    before = path.read_bytes() if path.is_file() else None
     began = time.monotonic()
-    told = keep.record_diagnosis(seed, path, timeout_s=1.0)
-    assert time.monotonic() - began < 5
-    assert "no answer in 1 s" in (told.problem or "")
-    with pytest.raises(keep.NoLedger, match="no answer in 1 s"):
-        keep.read_ledger(path, timeout_s=1.0)
+    with pytest.raises(keep.NoLedger) as caught:
+        keep.read_ledger(path)
+    assert str(caught.value).startswith(f"{path}: {read}")
+    assert "\n" not in str(caught.value)
+    assert (path.read_bytes() if path.is_file() else None) == before
+    told = keep.record_diagnosis(seed, path)
+    assert time.monotonic() - began < 4
+    if write is None:
+        assert told.problem is None
+        assert jobs(path) == ["48213"]
+        return
+    assert (told.problem or "").startswith(f"{path}: not recorded: {write}")
+    assert "\n" not in (told.problem or "")
+    assert (path.read_bytes() if path.is_file() else None) == before
+
+
+def test_a_reader_takes_an_older_ledger_as_it_is(path: Path) -> None:
+    """It may lie where nobody but its owner may write."""
+    old_ledger(path)
+    before = path.read_bytes()
+    found = keep.read_ledger(path)
+    assert ([entry.job for entry in found.entries], found.alerts) == (["1"], ())
+    assert path.read_bytes() == before
 
 
 def test_a_clock_that_was_set_back_is_said_and_the_look_is_kept(
@@ -399,11 +469,51 @@ def test_what_others_wrote_into_it_is_shown_escaped_or_refused(seed: Diagnosis, 
     with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE entry SET user = char(27) || '[2J' || char(7)")
     assert keep.read_ledger(path).entries[0].user == "\\x07"
-    for value in ("x'00ff'", "'soon'", "9e999"):
-        with closing(sqlite3.connect(path)) as db, db:
-            db.execute(f"UPDATE entry SET gpu_hours = {value}")
-        with pytest.raises(keep.NoLedger):
-            keep.read_ledger(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(f"gpu_hours = {value}" for value in ("x'00ff'", "'soon'", "9e999", "-1")),
+        *(f"at = {value}" for value in ("x'00ff'", "'soon'", "'2026-13-01T00:00:00Z'", "1")),
+        *(f"{column} = x'00ff'" for column in ("job", "name", "cause", "nodes", "started")),
+        "shared = 1.5",
+        "name = printf('%.*c', 70000, 'x')",
+    ],
+)
+def test_a_damaged_record_is_left_out_and_said_and_the_others_are_kept(
+    seed: Diagnosis, path: Path, change: str
+) -> None:
+    """Also where it would stand beside a new look: that is recorded."""
+    assert seed.job
+    for number in ("1", "2"):
+        look = replace(seed, job=replace(seed.job, id=number))
+        assert keep.record_diagnosis(look, path).problem is None
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE entry SET {change} WHERE job = '1'")
+    found = keep.read_ledger(path)
+    assert [entry.job for entry in found.entries] == ["2"]
+    assert found.notes == ("1 record is damaged and left out: somebody else wrote there",)
+    assert found.parts == {"gpu-07": (2,)}
+    told = keep.record_diagnosis(replace(seed, job=replace(seed.job, id="3")), path)
+    assert told.problem is None
+    assert told.notes == found.notes
+    assert [entry.job for entry in told.about["gpu-07"]] == ["2"]
+    assert jobs(path) == ["2", "3"]
+
+
+def test_a_damaged_place_or_alert_is_left_out_and_said(seed: Diagnosis, path: Path) -> None:
+    assert keep.record_diagnosis(seed, path).problem is None
+    for says in ("a", "b"):
+        assert keep.record_alert(Alert(job="5", at=AT, nodes="a", says=says), path).problem is None
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE culprit SET rank = 'x'")
+        db.execute("UPDATE alert SET nodes = x'00' WHERE says = 'a'")
+        db.execute("UPDATE OR IGNORE part SET entry = 1.5")
+    found = keep.read_ledger(path)
+    assert [entry.culprits for entry in found.entries] == [()]
+    assert [alert.says for alert in found.alerts] == ["b"]
+    assert len(found.notes) == 2
 
 
 # -- where it lies -------------------------------------------------------------------------------
@@ -421,8 +531,8 @@ def test_what_others_wrote_into_it_is_shown_escaped_or_refused(seed: Diagnosis, 
     ],
 )
 def test_the_file_system_is_that_of_the_last_mount_above(place: str, kind: str) -> None:
-    assert ledger.file_system(place, PLACES) == kind
-    assert ledger.file_system(place, "junk\n- - -\n") == ""
+    assert ledger_file.file_system(place, PLACES) == kind
+    assert ledger_file.file_system(place, "junk\n- - -\n") == ""
 
 
 def test_shared_storage_gets_a_rollback_journal_and_a_warning(
@@ -430,7 +540,7 @@ def test_shared_storage_gets_a_rollback_journal_and_a_warning(
 ) -> None:
     """Also a ledger that was begun on a local disk, with a writer's WAL left behind."""
     written(path, 0, 1)
-    monkeypatch.setattr(ledger, "LOCAL", set())
+    monkeypatch.setattr(ledger_file, "LOCAL", set())
     entry = json.loads(keep.msgspec.json.encode(keep.entry_of(seed)))
     ask = {"path": str(path), "entry": entry, "nodes": ["gpu-07"], "about": []}
     assert ledger.answer({"do": "entry", **ask})["notes"] == []
@@ -449,8 +559,8 @@ def test_a_ledger_in_use_is_not_turned_over_under_its_user(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written(path, 0, 1)
-    monkeypatch.setattr(ledger, "LOCAL", set())
-    monkeypatch.setattr(ledger, "BUSY_S", 0.3)
+    monkeypatch.setattr(ledger_file, "LOCAL", set())
+    monkeypatch.setattr(ledger_file, "BUSY_S", 0.3)
     holds = (
         "import sqlite3, sys\ndb = sqlite3.connect(sys.argv[1])\n"
         "db.execute('SELECT * FROM entry').fetchall()\nprint(1, flush=True)\ninput()"
@@ -460,7 +570,7 @@ def test_a_ledger_in_use_is_not_turned_over_under_its_user(
     with subprocess.Popen(argv, text=True, **pipes) as other:
         assert other.stdout
         assert other.stdout.readline() == "1\n"
-        with pytest.raises((sqlite3.OperationalError, ledger.Refused), match=r"lock|in use"):
+        with pytest.raises((sqlite3.OperationalError, ledger_file.Refused), match=r"lock|in use"):
             ledger.answer({"do": "read", "path": str(path)})
         other.communicate("\n", timeout=30)
     assert len(ledger.answer({"do": "read", "path": str(path)})["entries"]) == 1

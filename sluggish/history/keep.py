@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from sluggish.causes import Cause
-from sluggish.history import ledger
+from sluggish.history import ledger_file
 from sluggish.history.model import Alert, Entry, Ledger, Named
 from sluggish.hostlist import expand, fold
 from sluggish.reach.command import run
@@ -31,6 +31,10 @@ READ_S = 30.0
 CAP_BYTES = 1 << 30
 LONG = 1 << 16
 """A list of nodes folds to less; other texts are cut when they are written."""
+_CHILD = (
+    "import sys; sys.path.append(sys.argv[1]); from sluggish.history.ledger import main; main()"
+)
+_ROOT = str(Path(__file__).parents[2])
 MOST_NODES_TOLD = 8
 """Culprits whose record is looked up: more of them are no matter of one node."""
 
@@ -57,7 +61,8 @@ class _Told(msgspec.Struct):
     notes: tuple[str, ...] = ()
     about: dict[str, tuple[Entry, ...]] = {}
     entries: tuple[Entry, ...] = ()
-    parts: dict[str, tuple[int, ...]] = {}
+    parts: dict[str, str] = {}
+    """Numbers of entries, `1,2,3`."""
     alerts: tuple[Alert, ...] = ()
 
 
@@ -122,7 +127,13 @@ def read_ledger(
         hint = "; or it is very large: give --since" * told.problem.startswith("no answer")
         raise NoLedger(f"{path}: {told.problem}{hint}")
     alerts = tuple(alert for alert in told.alerts if node is None or _has(alert.nodes, node))
-    return Ledger(entries=told.entries, parts=told.parts, alerts=alerts, notes=told.notes)
+    read = {entry.id for entry in told.entries}
+    parts = {name: tuple(i for i in _ids(ids) if i in read) for name, ids in told.parts.items()}
+    return Ledger(entries=told.entries, parts=parts, alerts=alerts, notes=told.notes)
+
+
+def _ids(text: str) -> tuple[int, ...]:
+    return msgspec.json.decode(f"[{text}]", type=tuple[int, ...])
 
 
 def _has(nodes: str, node: str) -> bool:
@@ -195,10 +206,10 @@ def _ask(path: Path, do: str, asked: dict[str, Any], timeout_s: float) -> _Told:
         with os.fdopen(os.memfd_create("question"), "wb+") as file:  # no disk, it may be full
             file.write(question)
             file.seek(0)
-            argv = (sys.executable, "-I", "-S", ledger.__file__)
+            argv = (sys.executable, "-I", "-S", "-c", _CHILD, _ROOT)
             ran = run(argv, timeout_s, cap_bytes=CAP_BYTES, stdin=file.fileno())
     except (OSError, ValueError, TypeError) as problem:
-        return _Told(problem=ledger.words(problem))
+        return _Told(problem=ledger_file.words(problem))
     if ran.error in ("timeout", "stuck"):
         return _Told(problem=f"no answer in {timeout_s:.0f} s: its storage does not answer")
     try:

@@ -1,69 +1,37 @@
-"""The ledger's file: its schema, one transaction a record, one read. A program of its own.
+"""What stands in the ledger: one transaction a record, one read. A program of its own.
 
 Opening a file of dead storage hangs and cannot be killed, so whoever prints a verdict never opens
-it: `keep` runs this file as a child with a deadline. Hence the standard library alone. One JSON
-object on stdin, one on stdout; what went wrong is its `problem`, one line.
+it: `keep` runs this as a child with a deadline. Hence the standard library alone. One JSON object
+on stdin, one on stdout; what went wrong is its `problem`, one line.
 """
 
 import json
-import os
+import math
 import re
 import sqlite3
-import stat
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-APPLICATION = 0x736C7567
-"""Marks a SQLite file as a ledger (`PRAGMA application_id`): `slug`."""
-BUSY_S = 5.0
-"""Longer than any record takes: whoever holds the file so long hangs or was stopped."""
+from sluggish.history.ledger_file import AWAY, Refused, opened, version, words, write
+
 SKEW = timedelta(minutes=5)
 """Collectors' clocks differ by less; a newer record than this tells of a clock that was set."""
 MOST_ABOUT = 500
 """Looks that are searched for the last failed jobs of one node."""
-LOCAL = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "ramfs", "overlay",
-         "bcachefs", "jfs", "reiserfs", "nilfs2"}  # fmt: skip
-"""File systems of one machine. WAL needs memory that all its users share, so it is for these alone
-("Write-Ahead Logging", sqlite.org: it does not work over a network file system)."""
-
-MIGRATIONS = (
-    """
-    CREATE TABLE entry (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL, started TEXT, at TEXT NOT NULL,
-        name TEXT, user TEXT, cause TEXT NOT NULL, subtype TEXT, confidence TEXT,
-        shared INTEGER NOT NULL, gpu_hours REAL, nodes TEXT NOT NULL, UNIQUE (job, at));
-    CREATE TABLE culprit (
-        entry INTEGER NOT NULL REFERENCES entry, node TEXT, rank INTEGER, gpu_index INTEGER,
-        gpu_pci TEXT, hca TEXT);
-    CREATE INDEX culprit_of ON culprit (entry);
-    CREATE TABLE node (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
-    CREATE TABLE part (
-        node INTEGER NOT NULL REFERENCES node, entry INTEGER NOT NULL REFERENCES entry,
-        PRIMARY KEY (node, entry)) WITHOUT ROWID;
-    """,
-    """
-    CREATE TABLE alert (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL, started TEXT, at TEXT NOT NULL,
-        nodes TEXT NOT NULL, says TEXT NOT NULL, UNIQUE (job, at, says));
-    CREATE INDEX entry_at ON entry (at);
-    """,
-)
-"""Schema N is the first N of these; a step is never changed, only followed by another."""
-SCHEMA = len(MIGRATIONS)
 
 ENTRY = ("job", "started", "at", "name", "user", "cause", "subtype", "confidence", "shared",
          "gpu_hours", "nodes")  # fmt: skip
 CULPRIT = ("node", "rank", "gpu_index", "gpu_pci", "hca")
+ALERTS_FROM = 2
+"""The schema that has a table of them."""
+MOST_TEXT = 1 << 16
+"""What this program writes is cut shorter."""
+_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 ALERT = ("job", "started", "at", "nodes", "says")
-
-
-class Refused(Exception):
-    """Why this file is not read or written, in one line."""
 
 
 def answer(asked: dict[str, Any]) -> dict[str, Any]:
@@ -74,7 +42,7 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
     path, notes = Path(asked["path"]), list[str]()
     if asked["do"] == "read":
         with closing(opened(path, notes, create=False)) as db:
-            return {"notes": notes, **read(db, asked.get("since"), asked.get("node"))}
+            return {"notes": notes, **read(db, asked.get("since"), asked.get("node"), notes)}
     with closing(opened(path, notes, create=True)) as db:
         if asked["do"] == "alert":
             write(db, lambda: add_alert(db, asked["alert"]))
@@ -83,155 +51,12 @@ def answer(asked: dict[str, Any]) -> dict[str, Any]:
 
         def add() -> None:
             """What is told of the nodes is of the same moment: the look itself is not in it."""
-            about.update((node, _entries(db, *_of_node(node))) for node in asked["about"])
+            for node in asked["about"]:
+                about[node] = _entries(db, *_of_node(node), notes)
             add_entry(db, asked["entry"], asked["nodes"], notes)
 
         write(db, add)
         return {"notes": notes, "about": about}
-
-
-def opened(path: Path, notes: list[str], *, create: bool) -> sqlite3.Connection:
-    """A connection to a ledger of this schema; Refused, OSError or sqlite3.Error."""
-    kind = file_system(os.path.realpath(path), Path("/proc/self/mountinfo").read_text())
-    local = kind in LOCAL
-    new = not path.exists()
-    if new and not create:
-        raise Refused("no ledger there yet")
-    if create:
-        _make(path)
-    if not local and (new or not create):
-        notes.append(
-            f"{path} lies on {kind or 'an unknown file system'}, not on a disk of this machine: "
-            "kept with a rollback journal; several writers are as safe as its locks are"
-        )
-    head = _head(path)
-    try:
-        return _ready(_connect(path, "rw"), head, local)
-    except sqlite3.OperationalError as problem:
-        # a disk that takes no write: what is there can still be read, if nothing is half done
-        if create or not _closed_to_us(problem) or _half_done(path):
-            raise
-        return _ready(_connect(path, "ro&immutable=1"), head, local=True)
-
-
-def _make(path: Path) -> None:
-    """A private file; in a folder that a group may write, the group's."""
-    if not path.parent.exists():
-        os.makedirs(path.parent, mode=0o700, exist_ok=True)
-    group = path.parent.stat().st_mode & stat.S_IWGRP
-    with suppress(FileExistsError):
-        made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        if group:  # SQLite gives its journal the mode of this file, whatever the umask
-            os.fchmod(made, 0o660)
-        os.close(made)
-
-
-def _head(path: Path) -> bytes:
-    with path.open("rb") as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise Refused("not a regular file")
-        return file.read(20)
-
-
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
-    name = "".join(f"%{ord(c):02x}" if c in "%?#" else c for c in os.path.abspath(path))
-    uri = f"file:{name}?mode={mode}"
-    return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
-
-
-def _closed_to_us(problem: sqlite3.Error) -> bool:
-    return _code(problem) in (
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_READONLY,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_FULL,
-    )
-
-
-def _half_done(path: Path) -> bool:
-    """Whether something written waits beside the file, to be taken in by who may write."""
-    beside = (f"{path}-wal", f"{path}-journal")
-    return any(os.path.exists(one) and os.path.getsize(one) for one in beside)
-
-
-def _code(problem: sqlite3.Error) -> int:
-    """SQLite's result code without its extension; 0 where the module itself complains."""
-    return getattr(problem, "sqlite_errorcode", 0) & 0xFF
-
-
-def _ready(db: sqlite3.Connection, head: bytes, local: bool) -> sqlite3.Connection:
-    """Known as ours, in the journal mode of its place, brought to this schema."""
-    try:
-        db.execute("PRAGMA trusted_schema = OFF")  # somebody else's file runs nothing here
-        db.execute("PRAGMA cell_size_check = ON")
-        if head[18:19] == b"\x02" and not local:
-            # WAL's shared memory is never touched there: alone, then back to a journal
-            db.execute("PRAGMA locking_mode = EXCLUSIVE")
-            _journal(db, "delete")
-            db.execute("PRAGMA locking_mode = NORMAL")
-        _known(db)
-        if not head and local:
-            _journal(db, "wal")
-        db.execute("PRAGMA synchronous = FULL")  # an answered record outlives the power, too
-        if _version(db) < SCHEMA:
-            write(db, lambda: migrate(db))
-    except BaseException:
-        db.close()
-        raise
-    return db
-
-
-def _journal(db: sqlite3.Connection, mode: str) -> None:
-    """A change of the mode does not wait for others by itself."""
-    until = time.monotonic() + BUSY_S
-    while True:
-        try:
-            told = db.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0]
-        except sqlite3.OperationalError as problem:
-            if _code(problem) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-            time.sleep(0.05)
-            continue
-        if told != mode and mode == "delete":
-            raise Refused("in use on another machine in a mode that network storage cannot carry")
-        return
-
-
-def _version(db: sqlite3.Connection) -> int:
-    return int(db.execute("PRAGMA user_version").fetchone()[0])
-
-
-def _known(db: sqlite3.Connection) -> None:
-    mark = db.execute("PRAGMA application_id").fetchone()[0]
-    tables = db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if mark != APPLICATION and (mark or tables):
-        raise Refused("an SQLite file of another program")
-    version = _version(db)
-    if version > SCHEMA:
-        raise Refused(f"its schema {version} is newer than this sluggish, which reads up to "
-                      f"{SCHEMA}")  # fmt: skip
-
-
-def migrate(db: sqlite3.Connection, to: int = SCHEMA) -> None:
-    """Within a write transaction; another writer may have been first."""
-    for number, step in enumerate(MIGRATIONS[:to], 1):
-        if number > _version(db):
-            for statement in filter(str.strip, step.split(";")):
-                db.execute(statement)
-            db.execute(f"PRAGMA user_version = {number}")
-    db.execute(f"PRAGMA application_id = {APPLICATION}")
-
-
-def write(db: sqlite3.Connection, change: Callable[[], None]) -> None:
-    """All of it or nothing; the write lock comes first, so that nobody waits for nobody."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        change()
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
 
 
 def add_entry(
@@ -239,7 +64,7 @@ def add_entry(
 ) -> None:
     """A look at a job; one that is there already (job and time) is left as it is."""
     newest = db.execute("SELECT max(at) FROM entry").fetchone()[0]
-    if newest and _time(newest) - _time(entry["at"]) > SKEW:
+    if _is_time(newest) and _time(newest) - _time(entry["at"]) > SKEW:
         notes.append(f"a record of {newest} is there, after this look of {entry['at']}: a clock "
                      "was set; the order of writing counts")  # fmt: skip
     marks = ", ".join("?" * len(ENTRY))
@@ -268,33 +93,54 @@ def add_alert(db: sqlite3.Connection, alert: dict[str, Any]) -> None:
     )
 
 
-def read(db: sqlite3.Connection, since: str | None, node: str | None) -> dict[str, Any]:
+def read(
+    db: sqlite3.Connection, since: str | None, node: str | None, notes: list[str]
+) -> dict[str, Any]:
     """Everything since then, of one node or of all, as it stands at one moment.
 
-    `parts`: for each node that a verdict ever named, the entries in which it took part.
+    `parts`: for each node that a verdict ever named, the entries in which it took part, as one
+    text: `1,2,3`.
     """
     db.execute("BEGIN")
     bad = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if bad != "ok":
-        raise Refused(f"damaged: {bad}; move it away: a new one is begun")
+        raise Refused(f"damaged: {bad}; {AWAY}")
     where, values = ("at >= ?", [since or ""]) if not node else _of_node(node, since or "", -1)
-    names = "SELECT DISTINCT node FROM culprit WHERE node IS NOT NULL"
-    parts: dict[str, list[int]] = {}
-    for name, entry in db.execute(
-        "SELECT node.name, entry.id FROM part JOIN node ON node.id = part.node JOIN entry "
-        f"ON entry.id = part.entry WHERE at >= ? "
-        f"AND (node.name = ? OR ? IS NULL AND node.name IN ({names}))",
-        [since or "", node, node],
-    ):
-        parts.setdefault(name, []).append(entry)
-    alerts = db.execute(
-        f"SELECT {', '.join(ALERT)} FROM alert WHERE at >= ? ORDER BY id", [since or ""]
-    )
     return {
-        "entries": _entries(db, where, values),
-        "parts": parts,
-        "alerts": [dict(zip(ALERT, row, strict=True)) for row in alerts],
+        "entries": _entries(db, where, values, notes),
+        "parts": _parts(db, since or "", node),
+        "alerts": _alerts(db, since or "", notes),
     }
+
+
+def _parts(db: sqlite3.Connection, since: str, node: str | None) -> dict[str, str]:
+    """Joined by SQLite: the numbers of 20,000 looks at 128 nodes are 2.5 million."""
+    first, last = db.execute("SELECT min(id), max(id) FROM entry WHERE at >= ?", [since]).fetchone()
+    if first is None:
+        return {}
+    which = "= ?" if node else "IN (SELECT node FROM culprit WHERE node IS NOT NULL)"
+    ids = (
+        "SELECT group_concat(CAST(entry AS INTEGER)) FROM part "
+        "WHERE part.node = node.id AND entry BETWEEN ? AND ?"
+    )
+    rows = db.execute(
+        f"SELECT name, ({ids}) AS ids FROM node WHERE name {which}",
+        [first, last, *([node] if node else [])],
+    )
+    return {name: told for name, told in rows if told is not None}
+
+
+def _alerts(db: sqlite3.Connection, since: str, notes: list[str]) -> list[dict[str, Any]]:
+    if version(db) < ALERTS_FROM:
+        return []
+    rows = db.execute(
+        f"SELECT {', '.join(ALERT)} FROM alert WHERE at >= ? ORDER BY id", [since]
+    ).fetchall()
+    found: list[dict[str, Any]] = [
+        dict(zip(ALERT, row, strict=True)) for row in rows if is_sound(ALERT, row)
+    ]
+    _left_out(notes, len(rows) - len(found))
+    return found
 
 
 def _of_node(node: str, since: str = "", most: int = MOST_ABOUT) -> tuple[str, list[Any]]:
@@ -306,63 +152,83 @@ def _of_node(node: str, since: str = "", most: int = MOST_ABOUT) -> tuple[str, l
     )
 
 
-def _entries(db: sqlite3.Connection, where: str, values: list[Any]) -> list[dict[str, Any]]:
+def _entries(
+    db: sqlite3.Connection, where: str, values: list[Any], notes: list[str]
+) -> list[dict[str, Any]]:
     """In the order of writing, which no clock can turn."""
-    rows = db.execute(f"SELECT id, {', '.join(ENTRY)} FROM entry WHERE {where} ORDER BY id", values)
-    found = {row[0]: dict(zip(("id", *ENTRY), row, strict=True), culprits=[]) for row in rows}
+    keys, damaged = ("id", *ENTRY), 0
+    found: dict[int, dict[str, Any]] = {}
+    for row in db.execute(f"SELECT {', '.join(keys)} FROM entry WHERE {where} ORDER BY id", values):
+        if is_sound(keys, row):
+            found[row[0]] = dict(zip(keys, row, strict=True), culprits=[])
+        else:
+            damaged += 1
     for row in db.execute(
         f"SELECT entry, {', '.join(CULPRIT)} FROM culprit WHERE entry IN "
         f"(SELECT id FROM entry WHERE {where}) ORDER BY rowid",
         values,
     ):
-        found[row[0]]["culprits"].append(dict(zip(CULPRIT, row[1:], strict=True)))
+        if row[0] in found and is_sound(CULPRIT, row[1:]):
+            found[row[0]]["culprits"].append(dict(zip(CULPRIT, row[1:], strict=True)))
+        elif row[0] in found:
+            damaged += 1
+    _left_out(notes, damaged)
     return [{**entry, "shared": bool(entry["shared"])} for entry in found.values()]
 
 
+def _left_out(notes: list[str], damaged: int) -> None:
+    if damaged:
+        told = "1 record is" if damaged == 1 else f"{damaged} records are"
+        notes.append(f"{told} damaged and left out: somebody else wrote there")
+
+
+def is_sound(keys: Sequence[str], row: Sequence[Any]) -> bool:
+    """Whether each value is what its column is for: SQLite keeps bytes in a column of text."""
+    return all(
+        (value is None and key in MAY_LACK)
+        or (value is not None and _FITS.get(key, _is_text)(value))
+        for key, value in zip(keys, row, strict=True)
+    )
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= MOST_TEXT
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int)
+
+
+def _is_amount(value: Any) -> bool:
+    return isinstance(value, int | float) and 0 <= value < math.inf
+
+
+def _is_time(value: Any) -> bool:
+    with suppress(ValueError):
+        return isinstance(value, str) and bool(_time(value))
+    return False
+
+
+MAY_LACK = {"started", "name", "user", "subtype", "confidence", "gpu_hours", *CULPRIT}
+_FITS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("id", "shared", "rank", "gpu_index"), _is_whole),
+    **dict.fromkeys(("started", "at"), _is_time),
+    "gpu_hours": _is_amount,
+}
+
+
 def _time(text: str) -> datetime:
-    return datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-
-
-def file_system(path: str, mountinfo: str) -> str:
-    """Type of the file system that holds this absolute path; of two mounts on a place, the last."""
-    best, kind = "", ""
-    for line in mountinfo.splitlines():
-        left, _, right = line.partition(" - ")
-        fields = left.split(" ")
-        if len(fields) < 5 or not right:
-            continue
-        place = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), fields[4])
-        inside = path == place or path.startswith(place.rstrip("/") + "/")
-        if inside and len(place) >= len(best):
-            best, kind = place, right.split(" ")[0]
-    return kind
-
-
-def words(problem: Exception) -> str:
-    """One line for what SQLite or the system says."""
-    if isinstance(problem, OSError):
-        return problem.strerror or str(problem)
-    if not isinstance(problem, sqlite3.Error):
-        return str(problem)
-    name: str = getattr(problem, "sqlite_errorname", "")
-    said = {
-        sqlite3.SQLITE_FULL: "the disk is full",
-        sqlite3.SQLITE_IOERR: "the disk refuses",
-        sqlite3.SQLITE_READONLY: "read-only",
-        sqlite3.SQLITE_CANTOPEN: "cannot be opened or written",
-        sqlite3.SQLITE_BUSY: f"held by another program for more than {BUSY_S:.0f} s",
-        sqlite3.SQLITE_NOTADB: "not a ledger; if it was one, move it away: a new one is begun",
-        sqlite3.SQLITE_CORRUPT: "damaged; move it away: a new one is begun",
-    }.get(_code(problem), " ".join(str(problem).split()))
-    return f"{said} ({name})" if name else said
+    if not _AT.fullmatch(text):
+        raise ValueError(f"no time: {text[:40]!r}")
+    return datetime.fromisoformat(text)
 
 
 def main() -> None:
     try:
-        told = answer(json.load(sys.stdin))
+        told = json.dumps(answer(json.load(sys.stdin)))
     except (Refused, sqlite3.Error, OSError, ValueError, TypeError, OverflowError) as problem:
-        told = {"problem": words(problem)}
-    json.dump(told, sys.stdout)
+        told = json.dumps({"problem": words(problem)})
+    sys.stdout.write(told)
 
 
 if __name__ == "__main__":
