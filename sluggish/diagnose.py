@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from sluggish import __version__
+from sluggish.correlate.fabric_ends import queried
 from sluggish.correlate.flavour import flavours
 from sluggish.correlate.locate import at_home, places
 from sluggish.correlate.owngpus import own_gpus, with_the_last
@@ -88,6 +89,8 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -
     facts = read(bundle, probes, text_of, mapper)
     seen = look(bundle, facts)
     facts.add(seen)
+    for counted in tuple(queried(facts, seen)):
+        facts.add(counted)
     for flavour in tuple(flavours(facts, seen)):
         facts.add(flavour)
     known = places(facts)

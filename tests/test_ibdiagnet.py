@@ -14,7 +14,7 @@ from storyroom import story
 from sluggish.causes import Cause
 from sluggish.diagnose import diagnose
 from sluggish.evidence.open import load
-from sluggish.facts.fabric import FabricReport, FabricSummary
+from sluggish.facts.fabric_side import FabricReport, FabricSummary
 from sluggish.facts.origin import Origin
 from sluggish.findings import Role, Strength
 from sluggish.probes import PROBES, ibdiagnet

@@ -22,7 +22,9 @@ MAX_WHOLE = 64 << 20
 KEEP_HEAD, KEEP_TAIL = 8 << 20, 56 << 20
 BINARY_SHARE = 0.1
 TWO_SAMPLES = ("ib_counters", "rank_procs", "memory", "nccl_ras")
-OF_A_JOB = ("job_log", "slurm_job", "slurm_node", "sacct", "nccl_ras", "topology", "ibdiagnet")
+OF_A_JOB = (
+    "job_log", "slurm_job", "slurm_node", "sacct", "nccl_ras", "topology", "ibdiagnet", "ibdiags",
+)  # fmt: skip
 OF_A_RANK = ("flight_recorder", "stacks")
 
 
@@ -147,9 +149,9 @@ def _whose(made: Evidence) -> tuple[str, str | None, int | None, int]:
 def _evidence(one: Seen, kind: str, known: frozenset[str]) -> Evidence:
     item = one.item
     node = None
-    if kind in OF_A_RANK or kind == "job_log":
+    if kind in OF_A_RANK or kind in ("job_log", "ibdiags"):
         node = node_of(item.name, known, guess=False)
-        if node is None and kind != "job_log":  # `nccl_trace_rank_gpu-07_5`; folders hold all
+        if node is None and kind in OF_A_RANK:  # `nccl_trace_rank_gpu-07_5`; folders hold all
             node = node_of(item.name.rsplit("/", 1)[-1], known)
     elif kind not in OF_A_JOB:
         node = one.own or node_of(item.name, known)

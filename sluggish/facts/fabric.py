@@ -81,26 +81,6 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FabricReport:
-    """One error of a report of the fabric's own tools (ibdiagnet, UFM); of no known time."""
-
-    kind: str
-    """counter, link, cable, unhealthy, link_down."""
-    ends: tuple[str, ...]
-    """Ports as the tool names them: `gpu-03/U1/P1`, `S.../N.../P1/3/1`."""
-    says: str
-    line: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FabricSummary:
-    """The table at the end of ibdiagnet's log."""
-
-    stages: tuple[tuple[str, int, int], ...]
-    """(name, warnings, errors)."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FabricEvent:
     """A kernel line about an HCA, its port or its netdev."""
 

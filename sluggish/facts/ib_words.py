@@ -2,11 +2,13 @@
 
 import re
 
-# ibstat `Active`; sysfs and ibstatus `4: ACTIVE`; ibv_devinfo `PORT_ACTIVE (4)`
+# ibstat `Active`; sysfs and ibstatus `4: ACTIVE`; ibv_devinfo `PORT_ACTIVE (4)`; iblinkinfo
+# `Initialize`
 # (rdma-core infiniband-diags/ibstat.c, libibverbs/examples/devinfo.c, kernel core/sysfs.c)
 _STATES = {
-    "down": "down", "init": "initializing", "initializing": "initializing", "armed": "armed",
-    "active": "active", "activedefer": "active_defer",
+    "down": "down", "init": "initializing", "initialize": "initializing",
+    "initializing": "initializing", "armed": "armed", "active": "active",
+    "activedefer": "active_defer",
 }  # fmt: skip
 
 # ibstat `PortConfigurationTraining`; sysfs `5: LinkUp`; ibv_devinfo `LINK_UP (5)`, and its

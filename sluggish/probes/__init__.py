@@ -26,6 +26,7 @@ def _all() -> tuple[ModuleType, ...]:
         ib_counters,
         ib_ports,
         ibdiagnet,
+        ibdiags,
         ibstat,
         ibstatus,
         ibv_devinfo,
@@ -75,4 +76,5 @@ def _all() -> tuple[ModuleType, ...]:
         stacks,
         topology,
         ibdiagnet,
+        ibdiags,
     )

@@ -9,7 +9,7 @@ ten thousand on healthy fabrics and are not kept, errors are.
 import re
 from collections.abc import Iterator
 
-from sluggish.facts.fabric import FabricReport, FabricSummary
+from sluggish.facts.fabric_side import FabricReport, FabricSummary
 from sluggish.facts.origin import Origin
 from sluggish.text import safe
 

@@ -13,7 +13,8 @@ from sluggish.reach.model import Ask
 
 PAIRS = ("ib_counters", "rank_procs", "memory")
 """Probes that run twice, a window apart: counters and CPU times are read as differences."""
-JOB_LEVEL = ("slurm_job", "slurm_node", "sacct", "squeue", "topology", "job_log", "ibdiagnet")
+JOB_LEVEL = ("slurm_job", "slurm_node", "sacct", "squeue", "topology", "job_log", "ibdiagnet",
+             "ibdiags")  # fmt: skip
 """Asked once on the collector, or mailed: not asked of every node."""
 APART = ("identity", "kernel_log", "nvidia_smi", "gpu_samples", "nccl_ras", "stacks")
 """Probes with a place of their own in the order of a look."""

@@ -7,6 +7,7 @@ from datetime import datetime
 from sluggish.correlate.blind import not_visible
 from sluggish.correlate.window import BEFORE_ONSET
 from sluggish.facts.derived import ClockOffset, Look, Onset
+from sluggish.facts.fabric_side import FabricLink
 from sluggish.facts.gpu import Gpu, OtherGpus
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.log import LogSpan
@@ -17,7 +18,9 @@ from sluggish.verdict.flavour import not_seen
 from sluggish.verdict.model import NotChecked
 from sluggish.verdict.tree import Question
 
-JOB_LEVEL = frozenset({"slurm_job", "sacct", "job_log", "nccl_ras", "topology", "ibdiagnet"})
+JOB_LEVEL = frozenset(
+    {"slurm_job", "sacct", "job_log", "nccl_ras", "topology", "ibdiagnet", "ibdiags"}
+)
 """Probes whose answer is for the whole job and not for one node."""
 NAMES = {
     "kernel_log": "kernel log",
@@ -40,6 +43,7 @@ NAMES = {
     "flight_recorder": "flight recorder",
     "identity": "boot and clock",
     "ibdiagnet": "the fabric's report",
+    "ibdiags": "the fabric's tools",
     "topology": "Slurm's topology",
     "slingshot": "Slingshot ports",
     "network": "the job's network",
@@ -184,6 +188,7 @@ def not_checked(tree: tuple[Question, ...], case: Case) -> tuple[NotChecked, ...
         *out,
         *_of_gpus(case.facts),
         *_neighbours(case.facts),
+        *_reports(case.facts),
         *_second_samples(case.facts),
         *_jumped(case.facts),
         *_read_in_part(case.facts),
@@ -224,6 +229,13 @@ def _neighbours(facts: Facts) -> Iterable[NotChecked]:
     why = next((gap.why for gap in facts.gaps if gap.probe == "squeue"), None)
     if why is not None:
         yield NotChecked(what="other jobs on these nodes", why=why)
+
+
+def _reports(facts: Facts) -> Iterable[NotChecked]:
+    """Reports of the fabric that were given and told nothing, or not all."""
+    whys = {(g.probe, g.why): None for g in facts.gaps if g.probe in ("ibdiagnet", "ibdiags")}
+    for probe, why in whys:
+        yield NotChecked(what=NAMES[probe], why=why)
 
 
 def _second_samples(facts: Facts) -> Iterable[NotChecked]:
@@ -286,6 +298,6 @@ def _why_not(facts: Facts, probe: str) -> str:
 
 def _always(case: Case) -> list[NotChecked]:
     why = "ports, counters and cables are not visible here"
-    if case.facts.answered.get("ibdiagnet"):
+    if case.facts.answered.get("ibdiagnet") or case.facts.all(FabricLink):
         why = "only what the fabric's report says, of no known time"
     return [NotChecked(what="switch side", why=why)]

@@ -110,7 +110,9 @@ def ib_counters(view: View) -> Iterator[Finding]:
         yield _loss(lost)
     yield from _congestion(deltas)
     yield from _saturated(deltas)
+    yield from _full_once(view, deltas)
     yield from _traffic(deltas)
+    deltas = [d for d in deltas if any(n in d.steps for n in (*LINK, *RATES, *LOSS))]
     if deltas and not moved and not lost:
         unseen = blind(view, {d.node for d in deltas})
         yield note(
@@ -225,14 +227,33 @@ def _saturated(deltas: list[Delta]) -> Iterator[Finding]:
         full = sorted(n for n, top in SATURATED.items() if delta.last.get(n, 0) >= top
                       and delta.steps.get(n) == 0 and _is_narrow(n, delta.last[n]))  # fmt: skip
         if full:
-            yield note(
-                Role.HOUSEKEEPING,
-                f"{named(delta.hca, delta.port)}: {', '.join(full)} saturated, a new event cannot "
-                "show; clear it (perfquery -R) once the node is drained",
-                node=delta.node,
-                subject=subject(delta.hca, delta.port),
-                source="ib_counters",
-            )
+            yield _full(delta.node, delta.hca, delta.port, full)
+
+
+def _full_once(view: View, deltas: list[Delta]) -> Iterator[Finding]:
+    """Ports that were read once: whether a counter moves is not known, whether it is full is."""
+    twice = {(d.node, d.hca, d.port) for d in deltas}
+    _, mine = ports_and_used(view)
+    for one in view.all(PortCounters):
+        node = job_node(one.node, view)
+        if not node or (node, one.hca, one.port) in twice:
+            continue
+        if mine.keys and (one.hca, one.port) not in mine.keys:
+            continue
+        full = sorted(n for n in SATURATED if n in one.counters and _is_narrow(n, one.counters[n]))
+        if full:
+            yield _full(node, one.hca, one.port, full)
+
+
+def _full(node: str | None, hca: str, port: int, names: list[str]) -> Finding:
+    return note(
+        Role.HOUSEKEEPING,
+        f"{named(hca, port)}: {', '.join(names)} saturated, a new event cannot "
+        "show; clear it (perfquery -R) once the node is drained",
+        node=node,
+        subject=subject(hca, port),
+        source="ib_counters",
+    )
 
 
 def _is_narrow(name: str, value: int) -> bool:

@@ -1,4 +1,4 @@
-"""Ports that are not Active, HCAs that are gone, a subnet without its manager."""
+"""Ports that are not Active, HCAs that are gone."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ from sluggish.correlate.hcas import Key, Used, keys, of_job
 from sluggish.correlate.window import When
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.fabric import FabricEvent, FabricFlavour, NcclHcas, Port, RdmaDevices
+from sluggish.facts.fabric_side import SubnetManager
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.fabric.common import (
     SHARED_NODES,
@@ -22,6 +23,7 @@ from sluggish.rules.fabric.common import (
     spot,
     subject,
 )
+from sluggish.rules.fabric.subnet import of_subnet
 
 _MEANING = {
     "polling": "no signal from the far end",
@@ -39,7 +41,7 @@ _RECOVERING = ("link_error_recovery", "training")
     "IB-PORT",
     family=Family.FABRIC,
     needs=(Port, RdmaDevices),
-    wants=(NcclHcas, FabricEvent, FabricFlavour, Look, Onset),
+    wants=(NcclHcas, FabricEvent, FabricFlavour, SubnetManager, Look, Onset),
 )
 def ib_port(view: View) -> Iterator[Finding]:
     """A port that the job uses is not Active, or a node shows no RDMA device at all."""
@@ -47,7 +49,7 @@ def ib_port(view: View) -> Iterator[Finding]:
     used = in_use(ports, mine)
     bad = [p for p in used if p.state == "down"]
     starting = [p for p in used if p.state in ("initializing", "armed")]
-    if not _of_subnet(starting):
+    if not of_subnet(starting, view):
         bad += starting
     listed = _listed(view) if bad else {}
     start_up = {p for p in bad if p.node in listed and (p.hca, p.port) not in listed[p.node]}
@@ -297,49 +299,4 @@ def _clear(used: tuple[Port, ...], view: View) -> Finding:
         says + (f", but blind on {several(unseen)}" if unseen else ""),
         strength=Strength.STRONG,
         source=used[0].source,
-    )
-
-
-def _of_subnet(starting: list[Port]) -> bool:
-    """Ports with a link and no subnet manager on several nodes: the subnet, not the ports."""
-    return len({p.node for p in starting if p.link_layer != "ethernet"}) >= SHARED_NODES
-
-
-@rule("IB-SM", family=Family.FABRIC, needs=(Port,), wants=(NcclHcas, FabricEvent, Look, Onset))
-def ib_sm(view: View) -> Iterator[Finding]:
-    """Ports of several nodes have a link but no subnet manager has brought them up."""
-    ports, mine = ports_and_used(view)
-    starting = [
-        p
-        for p in in_use(ports, mine)
-        if p.state in ("initializing", "armed") and p.link_layer != "ethernet"
-    ]
-    joins = [e for e in view.all(FabricEvent) if "multicast join failed" in e.line]
-    if not _of_subnet(starting):
-        return
-    nodes = tuple(dict.fromkeys(p.node for p in starting))
-    zero = sum(p.sm_lid == 0 for p in starting)
-    told = f", {zero} of {len(starting)} with SM lid 0" if zero else ""
-    sweep = all(p.state == "armed" for p in starting)
-    strength = Strength.DECISIVE if mine.listed else Strength.STRONG
-    yield Finding(
-        node=None,
-        subject="subnet manager",
-        role=Role.ROOT,
-        strength=Strength.WEAK if sweep else strength,
-        says=(
-            f"{len(starting)} ports on {len(nodes)} nodes ({several(nodes)}) are "
-            f"{starting[0].state.capitalize()} with the link up{told}: "
-            + (
-                "the subnet manager sweeps; trouble only if they stay so"
-                if sweep
-                else "no subnet manager; ports that never bounced stay Active without one"
-            )
-        ),
-        quote=joins[0].line if joins else "",
-        source=starting[0].source,
-        spots=tuple(spot(p) for p in starting),
-        subtype="subnet_manager",
-        shared=True,
-        action="check_fabric",
     )

@@ -4,24 +4,37 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sluggish.causes import Family
-from sluggish.correlate.hcas import of_job
+from sluggish.correlate.fabric_ends import end_of
 from sluggish.facts.derived import Look
-from sluggish.facts.fabric import FabricReport, FabricSummary
+from sluggish.facts.fabric import NcclHcas, Port
+from sluggish.facts.fabric_side import (
+    FabricLink,
+    FabricMember,
+    FabricReport,
+    FabricSummary,
+    PortQuery,
+    PortTotals,
+)
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.fabric.common import SHARED_NODES, note, several
+from sluggish.rules.fabric.sides import Sign, shared_says, signs
 
 SHOWN_SWITCHES = 3
 
 
-@rule("IB-REPORT", family=Family.FABRIC, needs=(FabricReport, FabricSummary), wants=(Look,))
+@rule(
+    "IB-REPORT",
+    family=Family.FABRIC,
+    needs=(FabricReport, FabricSummary, FabricLink, FabricMember, PortTotals, PortQuery),
+    wants=(Port, NcclHcas, Look),
+)
 def ib_report(view: View) -> Iterator[Finding]:
-    """A report of ibdiagnet or UFM names a port of the job's nodes, or a switch port."""
+    """A report of the fabric's tools or of UFM names a port of the job's nodes, or a switch."""
     look = view.one(Look)
-    known = look is not None and bool(look.nodes)
     mine: dict[str, list[FabricReport]] = defaultdict(list)
     beside: list[FabricReport] = []
     for report in view.all(FabricReport):
-        nodes = {of_job(_host(end), look) for end in report.ends} - {None} if known else set()
+        nodes = {end_of(end, look)[0] for end in report.ends} - {None}
         for node in nodes:
             mine[node or ""].append(report)
         if not nodes:
@@ -40,13 +53,40 @@ def ib_report(view: View) -> Iterator[Finding]:
     for summary in view.all(FabricSummary):
         bad = [f"{name} {errors}" for name, _, errors in summary.stages if errors]
         clean = f"no error in {len(summary.stages)} stages, at an unknown time"
-        says = f"ibdiagnet's summary: {'errors in ' + ', '.join(bad[:4]) if bad else clean}"
+        if summary.tool == "ibqueryerrors":
+            clean = (
+                f"{summary.stages[0][0]} checked, none beyond its thresholds, at an unknown time"
+            )
+            bad = [f"{summary.stages[0][2]} of {summary.stages[0][0]}"] if bad else []
+        says = f"{summary.tool}'s summary: {'errors in ' + ', '.join(bad[:4]) if bad else clean}"
         yield note(Role.CONTEXT, says, subject="switches", source="report")
+    told_signs, rest = signs(view)
+    yield from _of_signs(told_signs)
+    yield from rest
 
 
-def _host(end: str) -> str:
-    """`r9i1n24/U1/P1`, `gpu-03 mlx5_0:1`, `gpu-03:1/2` as the host's name."""
-    return end.split("/")[0].split(" ")[0].split(":")[0]
+def _of_signs(found: list[Sign]) -> Iterator[Finding]:
+    """Weak, as all of a report; the same kind on two nodes is of what they share."""
+    kinds: dict[str, list[Sign]] = defaultdict(list)
+    for sign in found:
+        kinds[sign.kind].append(sign)
+    for group in kinds.values():
+        shared = len({s.node for s in group}) >= SHARED_NODES
+        for one in group[:1] if shared else group:
+            where = f" (so are {shared_says(group)})" if shared else ""
+            yield Finding(
+                node=None if shared else one.node,
+                subject=one.rail or "port",
+                role=Role.ROOT,
+                strength=Strength.WEAK,
+                says=f"{one.says}{where}",
+                quote=one.line,
+                source="report",
+                spots=tuple(Spot(node=s.node, hca=s.hca) for s in group if shared or s is one),
+                subtype="shared_fabric" if shared else one.subtype,
+                shared=shared,
+                action="check_fabric",
+            )
 
 
 def _of_node(node: str, reports: list[FabricReport]) -> Finding:

@@ -85,12 +85,12 @@ def _slow_rates(view: View) -> list[Slow]:
     if len({p.node for p in active}) == 1:
         # several of one node at the same lower rate are a second network, not several faults
         shared = Counter(p.rate_gbps for p in active)
-        slow = _slow_among(dict(enumerate(active)))
+        slow = slow_among(dict(enumerate(active)))
         return [(p, why) for p, why in slow if shared[p.rate_gbps] == 1]
-    return [slow for group in groups.values() for slow in _slow_among(group)]
+    return [slow for group in groups.values() for slow in slow_among(group)]
 
 
-def _slow_among(group: dict[int, Port] | dict[str | None, Port]) -> list[Slow]:
+def slow_among(group: dict[int, Port] | dict[str | None, Port]) -> list[Slow]:
     """Ports below the rate that most share; of two that differ, the slower is the suspect."""
     rates = {str(key): port.rate_gbps or 0 for key, port in group.items()}
     mode, odd = odd_nodes(rates)

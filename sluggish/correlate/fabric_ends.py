@@ -1,0 +1,91 @@
+"""Whose an end of the fabric's tools is: by the host in its name, or by its LID. Never guessed."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from sluggish.correlate.hcas import Key, of_job, ports_of_job, short
+from sluggish.facts import ib_words
+from sluggish.facts.derived import Look
+from sluggish.facts.fabric import Port, PortCounters
+from sluggish.facts.fabric_side import PortQuery
+from sluggish.facts.store import Facts
+
+Place = tuple[str | None, str, int]
+"""Node, HCA, port."""
+
+
+def end_of(end: str, look: Look | None) -> tuple[str | None, str]:
+    """The node of the job that a description names, and what stands behind the name.
+
+    `gpu-07 mlx5_3`, `gpu-03/U1/P1`, `gpu-03:1/2`; (None, "") for a switch, for a host of another
+    job and for a card that still bears its maker's words (`MT4129 ConnectX7`).
+    """
+    if look is None or not look.nodes:
+        return None, ""
+    host, _, rest = end.split("/")[0].partition(" ")
+    node = of_job(host.split(":")[0], look)
+    return (node, rest.split(":")[0].strip()) if node else (None, "")
+
+
+def hca_of(rest: str) -> str | None:
+    """`mlx5_3`; None for `HCA-4`, which counts the cards of a host in an order of its own."""
+    ours = ib_words.is_hca(rest) and not rest.startswith("HCA-")
+    return rest if ours else None
+
+
+def queried(facts: Facts, look: Look) -> Iterator[PortCounters]:
+    """perfquery's counters as those of a port of the job, where the node's own were not read."""
+    read = {(short(c.node), c.hca, c.port) for c in facts.all(PortCounters)}
+    by_place: dict[Place, list[PortQuery]] = defaultdict(list)
+    for query, place in owners(facts.all(PortQuery), facts.all(Port), look):
+        if place and (short(place[0]), *place[1:]) not in read:
+            by_place[place].append(query)
+    for (node, hca, port), queries in by_place.items():
+        for sample, told in _samples(queries).items():
+            counters = {name: value for one in told for name, value in one.counters.items()}
+            yield PortCounters(
+                node=node, hca=hca, port=port, sample=sample, at=told[-1].at, counters=counters
+            )
+
+
+def owners(
+    queries: Sequence[PortQuery], ports: Sequence[Port], look: Look | None
+) -> Iterator[tuple[PortQuery, Place | None]]:
+    """Each query with the one port of the job that has its LID; None where none or several have."""
+    by_lid: dict[int, list[Port]] = defaultdict(list)
+    for port in ports_of_job(ports, look) if queries else ():
+        if port.lid and port.link_layer != "ethernet":
+            by_lid[port.lid].append(port)
+    for query in queries:
+        fit = [p for p in by_lid[query.lid] if query.port in (p.port, None)]
+        if len(fit) > 1 and query.node:  # a subnet a rail: LIDs repeat over the rails
+            fit = [p for p in fit if short(p.node) == short(query.node)]
+        one = fit[0] if len(fit) == 1 else None
+        yield query, (one.node, one.hca, one.port) if one else None
+
+
+def _samples(queries: Sequence[PortQuery]) -> dict[str, list[PortQuery]]:
+    """First and last reading, `a` and `b`; narrow and wide counters are never compared."""
+    out: dict[str, list[PortQuery]] = {"a": [], "b": [], "": []}
+    for wide in (False, True):
+        alike = [q for q in queries if q.wide is wide]
+        named = {q.sample: q for q in alike if q.sample}
+        if "a" in named and "b" in named:
+            first, last = named["a"], named["b"]
+        else:
+            timed = sorted(
+                (q for q in alike if q.at), key=lambda q: q.at.timestamp() if q.at else 0
+            )
+            first, last = (timed[0], timed[-1]) if timed else (None, None)
+            if first is None or last is None or first.at == last.at:
+                out[""] += alike[-1:]
+                continue
+        out["a"].append(first)
+        out["b"].append(last)
+    return {sample: told for sample, told in out.items() if told}
+
+
+def key_of(node_end: tuple[str | None, str], port: int) -> Key | None:
+    """HCA and port of an end, None where its name does not tell the HCA."""
+    hca = hca_of(node_end[1])
+    return (hca, port) if hca else None
