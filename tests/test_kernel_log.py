@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluggish.catalog.xid import decode_nvlink5
+from sluggish.evidence.naming import own_host
 from sluggish.facts.gpu import GpuTrouble, SXid, Xid
 from sluggish.facts.host import KernelSpan, KernelTrouble, OomKill
 from sluggish.facts.origin import Origin
@@ -278,3 +279,42 @@ def test_text_that_looks_right_is_facts_or_a_value_error(parts: list[str], glue:
     _, problem = _parse(text, ORIGIN)
     assert problem is None or problem.startswith(("expected ", "denied: "))
     assert kernel_log.sniff(text.encode()) in (True, False)
+
+
+JOURNAL = (HERE / "probes/kernel_log/journal_json.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("before", ["\x1e", "data: "], ids=["json-seq", "json-sse"])
+def test_the_journal_s_other_ways_to_write_json(before: str) -> None:
+    text = "\n".join(before + line for line in JOURNAL.splitlines())
+    assert kernel_log.sniff(text.encode())
+    assert _parse(text, ORIGIN) == _parse(JOURNAL, ORIGIN)
+
+
+def test_entries_that_name_nobody_are_the_kernel_s_as_journalctl_k_with_chosen_fields_prints() -> (
+    None
+):
+    line = (
+        '{"__REALTIME_TIMESTAMP":"1795835602123456","MESSAGE":"NVRM: Xid (PCI:0000:65:00): 79, x"}'
+    )
+    assert kernel_log.sniff(line.encode())
+    assert [x.at for x in _facts(line, Xid)] == [datetime(2026, 11, 28, 3, 13, 22, 123456, UTC)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"__CURSOR":\n' * 30_000, "{\n" * 100_000, '{"__CURSOR":"a","b":' + "[" * 100_000,
+     '{"__CURSOR":' + "9" * 10_000 + "}", "data: " * 50_000, '{"__CURSOR":"' + "x" * 1_000_000],
+    ids=["open", "braces", "deep", "number", "data", "string"],
+)  # fmt: skip
+def test_json_that_is_none_costs_little_and_is_said(text: str) -> None:
+    found, problem = _parse(text, ORIGIN)
+    assert not [f for f in found if isinstance(f, Xid)]
+    assert problem is not None
+    assert problem.startswith("expected ")
+
+
+@pytest.mark.parametrize("name", ["journal_json", "journal_pretty", "journal_export"])
+def test_the_journal_s_formats_tell_their_node(name: str) -> None:
+    text = (HERE / f"probes/kernel_log/{name}.txt").read_text(encoding="utf-8")
+    assert own_host(text) == "gpu-08"

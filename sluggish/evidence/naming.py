@@ -17,9 +17,11 @@ _SYSLOG = re.compile(
 # ==> hostname <==\ngpu-07          Linux gpu-07 5.15.0-105-generic #115 SMP ...
 _HOSTNAME = re.compile(r"==> hostname <==\n([A-Za-z0-9][\w.-]{0,63})\n")
 _UNAME = re.compile(r"(?m)^Linux ([A-Za-z0-9][\w.-]{0,63}) \d+\.\d+")
+# "_HOSTNAME":"gpu-07"    "_HOSTNAME" : "gpu-07"    _HOSTNAME=gpu-07    journalctl -o json, export
+_JOURNAL = re.compile(r'(?m)(?:"_HOSTNAME" ?: ?"|^_HOSTNAME=)([A-Za-z0-9][\w.-]{0,63})(?="|$)')
 _NODE_NAME = re.compile(r"\bNodeName=([A-Za-z0-9][\w.-]{0,63})(?=\s)")
 _NODE_LIST = re.compile(r"(?<![A-Za-z])NodeList=([\w.,\[\]-]{2,400})(?=\s|$)")
-_OWN = (_HOSTNAME, _UNAME, _SYSLOG)
+_OWN = (_HOSTNAME, _UNAME, _SYSLOG, _JOURNAL)
 
 _HOST_WORD = re.compile(
     r"(?:[a-z]*(?:node|host|hgx|dgx|compute|worker|server|slurmd|tray)|gpu|nid|cn|ip|vm|srv"

@@ -5,7 +5,8 @@ Ubuntu. "Operation not permitted" and journalctl's hint are a refusal, never "no
 Cost: reads the ring buffer or the journal of this boot; a few MB at most as a rule.
 Traps: the ring buffer wraps and the journal is vacuumed, so `KernelSpan` says what is covered;
 `[seconds]` drift against NTP (50 ppm are 4 s a day); syslog stamps have no year and no zone;
-`dmesg -T` follows the locale. Sources: see the readers beside this file.
+`dmesg -T` follows the locale. Also read: `journalctl -o json` and its kin, `-o export`. Sources:
+see the readers beside this file.
 """
 
 import re
@@ -27,7 +28,7 @@ from sluggish.facts.host import (
     StorageEvent,
 )
 from sluggish.facts.origin import Origin
-from sluggish.probes.kernel_log import devices, host, nvidia, storage
+from sluggish.probes.kernel_log import devices, host, journal, nvidia, storage
 from sluggish.probes.kernel_log.context import Record
 from sluggish.probes.kernel_log.stamps import Stamped, split
 from sluggish.probes.kernel_log.tidy import tidy
@@ -56,6 +57,7 @@ LINE_LIMIT = 4096
 LOOK_BACK = 20
 """A continuation line takes the time of a stamped line at most so many lines before it."""
 HEAD_LINES = 200
+HEAD_CHARS = 1 << 16
 READERS = (nvidia.read, host.read, storage.read, devices.read)
 
 # dmesg: read kernel buffer failed: Operation not permitted
@@ -80,12 +82,17 @@ _BOOT_LINES = ("Linux version ", "Booting Linux on")
 def parse(text: str, origin: Origin) -> Iterator[Any]:
     """The events of a kernel log, then what it covers. ValueError if it could not be read."""
     _refuse_denial(text, origin)
+    broken = 0
+    if journal.is_journal(text[:HEAD_CHARS]):
+        text, broken = journal.as_lines(text)
     log = _Log(text, origin)
     found = tidy(log.events())
     if not found and not log.is_kernel_log():
         raise ValueError("expected kernel log lines (dmesg, journalctl -k or syslog)")
     yield from found
     yield from log.spans()
+    if broken:
+        raise ValueError(f"expected whole entries of the journal, {broken} are cut or damaged")
 
 
 def _refuse_denial(text: str, origin: Origin) -> None:
@@ -250,6 +257,8 @@ def _facts(record: Record) -> Iterator[Any]:
 def sniff(head: bytes) -> bool:
     """Most lines carry kernel stamps, or some carry syslog's `kernel:`."""
     text = head.decode("utf-8", "replace")
+    if journal.is_journal(text):
+        return True
     if len(text) < 4096 and _DENIED.search(text) and text.lstrip().startswith(("dmesg:", "Hint:")):
         return True
     lines = [line.strip("\r\0").rstrip() for line in text.split("\n", 400)[:400]]
