@@ -4,8 +4,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from sluggish.correlate._standing import Node, Scene, Signature, one_sided, signature
-from sluggish.facts.collective import Collective, Group, Wait, WaitRoot
+from sluggish.correlate._components import components
+from sluggish.correlate._standing import Node, Scene, one_sided
+from sluggish.correlate._words import difference, doing, idle_doing, label, own_op, show, sides
+from sluggish.facts.collective import Wait, WaitRoot
 from sluggish.text import counted
 
 ROOTS_KEPT = 64
@@ -72,7 +74,7 @@ def _graph(scene: Scene, nodes: list[Node], dead: dict[int, str]) -> Graph:
 
 def _sinks(scene: Scene, graph: Graph) -> Sinks:
     sinks = Sinks(idle=sorted(-1 - v for v in graph.back if v < 0))
-    for component in _components(graph):
+    for component in components(graph.edges):
         own = set(component)
         nodes = [graph.nodes[n] for n in component]
         sinks.odd += [n for n in nodes if n.odd]
@@ -254,60 +256,12 @@ def _node_root(scene: Scene, graph: Graph, node: Node, why: str) -> tuple[WaitRo
             group=group,
             seq=node.op.seq,
             operation=show(node.op),
-            doing=_doing(scene, node, why),
-            source_line=_own_op(scene, rank, node).frame,
+            doing=doing(scene, node, why),
+            source_line=own_op(scene, rank, node).frame,
             waiters=weight,
         )
         for rank in sorted(node.joined)[:ROOTS_KEPT]
     )
-
-
-def _own_op(scene: Scene, rank: int, node: Node) -> Collective:
-    at = scene.standings[rank].at
-    return at[1] if at else node.op
-
-
-def _doing(scene: Scene, node: Node, why: str) -> str:
-    if why == "device":
-        return f"posted; {len(node.finished)} peers have finished it"
-    if why == "cycle":
-        return "waits in a cycle over groups"
-    if not node.odd:
-        joined, size = len(node.joined), len(scene.groups[node.group].ranks)
-        return f"another collective: {joined} of {size} ranks joined it"
-    return {
-        "operation": "another collective",
-        "sizes": "other sizes",
-        "dtypes": "other dtypes",
-    }[difference(scene, node)]
-
-
-def difference(scene: Scene, node: Node) -> str:
-    """In what the sides at this place differ."""
-    ops = [op for _, op, _ in sides(scene, node)]
-    if len({o.op for o in ops}) > 1 and not node.crossed:
-        return "operation"
-    return "dtypes" if len({o.dtypes for o in ops}) > 1 and _same_sizes(ops) else "sizes"
-
-
-def _same_sizes(ops: list[Collective]) -> bool:
-    return len({(o.in_sizes, o.out_sizes) for o in ops}) == 1
-
-
-def sides(scene: Scene, node: Node) -> list[tuple[str, Collective, tuple[int, ...]]]:
-    """Each operation posted at this place of the group with its ranks, most ranks first."""
-    if node.crossed:
-        return [(show(op), op, (rank,)) for rank, op in sorted(node.crossed, key=lambda c: c[0])]
-    found: dict[Signature, tuple[Collective, list[int]]] = {}
-    for rank in scene.groups[node.group].ranks:
-        standing = scene.standings.get(rank)
-        head = standing.heads.get(node.group) if standing and not standing.stale else None
-        for op in (*head.pending, *head.recent) if head else ():
-            if op.seq == node.op.seq and op.peer is None:
-                found.setdefault(signature(op), (op, []))[1].append(rank)
-                break
-    ordered = sorted(found.values(), key=lambda side: (-len(side[1]), side[1]))
-    return [(show(op), op, tuple(ranks)) for op, ranks in ordered]
 
 
 def _idle_roots(
@@ -324,28 +278,11 @@ def _idle_roots(
                 rank=rank,
                 group=scene.groups[node.group],
                 seq=node.op.seq,
-                doing=_idle_doing(scene, rank, dead),
+                doing=idle_doing(scene, rank, dead),
                 waiters=len(_reached(graph, [-1 - rank])),
             )
         )
     return tuple(roots)
-
-
-def _idle_doing(scene: Scene, rank: int, dead: dict[int, str]) -> str:
-    standing = scene.standings.get(rank)
-    if standing is None:
-        how = dead.get(rank, "")
-        return how if how.startswith("stopped") else f"dead: {how}" if how else "dead"
-    recent = [(op.order, h, op) for h in standing.heads.values() for op in h.recent[-1:]]
-    if not recent:
-        return "no collective" if any(r.entries for r in standing.records) else "no collective yet"
-    _, head, op = max(recent, key=lambda row: row[0])
-    return f"no collective; last finished {show(op)} #{op.seq} on {label(head.group)}"
-
-
-def label(group: Group) -> str:
-    """How a group is called on the screen."""
-    return group.desc or group.name or "group"
 
 
 def _reached(graph: Graph, start: list[Vertex]) -> set[int]:
@@ -380,7 +317,7 @@ def _wait(
         op.enqueued_at
         for n in graph.nodes
         for r in n.joined - blamed
-        if (op := _own_op(scene, r, n)).enqueued_at is not None
+        if (op := own_op(scene, r, n)).enqueued_at is not None
     ]
     return Wait(
         state=state,
@@ -426,64 +363,3 @@ def _notes(scene: Scene) -> Iterator[str]:
         yield f"{counted(len(scene.unobserved), 'rank has', 'ranks have')} no dump"
     if scene.gloo:
         yield "gloo: a finished operation may have failed, send and recv are not recorded"
-
-
-def show(op: Collective) -> str:
-    """`_reduce_scatter_base` of 16000 elements -> `reduce_scatter [16000]`; peers are global."""
-    name = op.op.removesuffix("_base").lstrip("_")
-    if op.peer is not None:
-        name = f"{'send to' if name.startswith('send') else 'recv from'} rank {op.peer}"
-    sizes = op.in_sizes or op.out_sizes
-    if not sizes:
-        return name
-    dims = "x".join(str(n) for n in sizes[0]) or "1"
-    more = f" and {len(sizes) - 1} more" if len(sizes) > 1 else ""
-    return f"{name} [{dims}{more}]"
-
-
-def _components(graph: Graph) -> list[list[int]]:
-    """Strongly connected components of the nodes, without recursion (Tarjan)."""
-    index: dict[int, int] = {}
-    low: dict[int, int] = {}
-    on_stack: set[int] = set()
-    stack: list[int] = []
-    found: list[list[int]] = []
-    for start in range(len(graph.nodes)):
-        if start in index:
-            continue
-        work: list[tuple[int, Iterator[int]]] = [(start, _next(graph, start))]
-        index[start] = low[start] = len(index)
-        stack.append(start)
-        on_stack.add(start)
-        while work:
-            vertex, children = work[-1]
-            child = next(children, None)
-            if child is None:
-                work.pop()
-                if work:
-                    parent = work[-1][0]
-                    low[parent] = min(low[parent], low[vertex])
-                if low[vertex] == index[vertex]:
-                    found.append(_pop(stack, on_stack, vertex))
-            elif child not in index:
-                index[child] = low[child] = len(index)
-                stack.append(child)
-                on_stack.add(child)
-                work.append((child, _next(graph, child)))
-            elif child in on_stack:
-                low[vertex] = min(low[vertex], index[child])
-    return found
-
-
-def _next(graph: Graph, vertex: int) -> Iterator[int]:
-    return iter(sorted(v for v in graph.edges[vertex] if v >= 0))
-
-
-def _pop(stack: list[int], on_stack: set[int], vertex: int) -> list[int]:
-    component: list[int] = []
-    while True:
-        top = stack.pop()
-        on_stack.discard(top)
-        component.append(top)
-        if top == vertex:
-            return sorted(component)

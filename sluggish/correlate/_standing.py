@@ -105,6 +105,11 @@ def one_sided(op: Collective) -> bool:
     )
 
 
+def posted(head: GroupHead, seq: int) -> bool:
+    """Whether the rank has posted this number; a group that left the ring tells nothing."""
+    return head.last_enqueued is not None and head.last_enqueued >= seq
+
+
 def build(
     records: Iterable[RankRecord], heads: Iterable[GroupHead], world_size: int | None
 ) -> Scene:

@@ -15,36 +15,33 @@ The rules of reading are in docs/who-waits.md.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from sluggish.correlate._answer import answer, label, show
+from sluggish.correlate._answer import answer
 from sluggish.correlate._combine import combine, dead_ranks, with_stacks
+from sluggish.correlate._earlier import drop_stale, set_moving_aside
 from sluggish.correlate._from_frameworks import from_frameworks
 from sluggish.correlate._from_logs import from_logs
 from sluggish.correlate._from_ras import from_ras
 from sluggish.correlate._gloo import from_gloo
+from sluggish.correlate._mismatch import settle_mismatches
 from sluggish.correlate._one_job import job_heads
 from sluggish.correlate._p2p import mirror, wait_on_peers
 from sluggish.correlate._standing import (
     UNKNOWN,
     Node,
     Scene,
-    Signature,
-    Standing,
     build,
-    one_sided,
+    posted,
     signature,
 )
+from sluggish.correlate._words import label, show
 from sluggish.facts.collective import Collective, GroupHead, RankRecord, Wait
 from sluggish.facts.derived import Look
 from sluggish.facts.host import Stack
 from sluggish.facts.log import LogSign
 from sluggish.facts.store import Facts
-from sluggish.text import counted
 
 __all__ = ["job_heads", "label", "mirror", "show", "wait_for", "who_waits"]
 
-MOVING_S = 1.0
-"""Younger when the dump was written: the job may simply be running. A file's time lags behind the
-clock by a tick (4 to 10 ms), so the newest operation may seem to be of the future."""
 NODES_KEPT = 64  # places in one group; a hung group has two or three, a running one may have many
 
 
@@ -81,27 +78,11 @@ def who_waits(
     it a rank that left no dump is `unobserved` and never a root.
     """
     scene = build(records, heads, world_size)
-    _set_moving_aside(scene)
+    set_moving_aside(scene)
     nodes = _nodes(scene)
     _find_waits(scene, nodes)
-    _settle_mismatches(scene, nodes)
+    settle_mismatches(scene, nodes)
     return answer(scene, nodes, dict(dead or {}))
-
-
-def _set_moving_aside(scene: Scene) -> None:
-    """Operations that were a second old when the dump was written do not hang."""
-    ages = [
-        (s.records[0].taken_at - moment).total_seconds()
-        for s in scene.standings.values()
-        if s.at and s.records[0].taken_at
-        # pg_status may be one ahead of the entries: then the newest entry tells how young it is
-        if (moment := s.at[1].enqueued_at or s.records[0].last_created_at)
-    ]
-    waiting = [s for s in scene.standings.values() if s.at]
-    if waiting and len(ages) == len(waiting) and all(abs(age) < MOVING_S for age in ages):
-        for standing in waiting:
-            standing.at, standing.batch = None, ()
-        scene.notes.append("operations were pending for less than a second: the job moves")
 
 
 def _nodes(scene: Scene) -> dict[tuple[object, ...], Node]:
@@ -141,7 +122,7 @@ def _find_waits(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
             )
         for node in here[:NODES_KEPT]:
             _wait_on_members(scene, node)
-    _drop_stale(scene, nodes)
+    drop_stale(scene, nodes)
 
 
 def _wait_on_members(scene: Scene, node: Node) -> None:
@@ -155,7 +136,7 @@ def _wait_on_members(scene: Scene, node: Node) -> None:
             node.unseen.add(rank)
             continue
         head = standing.heads.get(node.group)
-        if head is None or not _posted(standing, head, seq):
+        if head is None or not posted(head, seq):
             node.waits.add(rank)
             continue
         own = next((op for op in head.pending if op.seq == seq and op.peer is None), None)
@@ -169,131 +150,3 @@ def _wait_on_members(scene: Scene, node: Node) -> None:
             node.mirror.add(rank)
         else:
             node.waits.add(rank)  # posted, but at an older operation elsewhere
-
-
-def _posted(standing: Standing, head: GroupHead, seq: int) -> bool:
-    if head.last_enqueued is None:  # the group has left the ring long ago
-        return False
-    return head.last_enqueued >= seq
-
-
-def _drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
-    """Nobody finishes an all-reduce before all have posted it: then some dump is an older one."""
-    stale: set[int] = set()
-    for node in nodes.values():
-        if node.op.peer is None and not one_sided(node.op) and node.group not in scene.gloo:
-            if not node.finished:
-                continue
-            group_waits = {
-                r
-                for r in node.waits
-                if (head := scene.standings[r].heads.get(node.group)) is None
-                or not _posted(scene.standings[r], head, node.op.seq)
-            }
-            stale |= group_waits
-    stale |= _left_behind(scene, nodes)
-    if not stale:
-        return
-    scene.notes.append(
-        f"{counted(len(stale), 'dump is', 'dumps are')} older than what their peers have finished: "
-        "set aside"
-    )
-    for node in nodes.values():
-        node.waits -= stale
-        node.unseen |= {r for r in stale if r in scene.groups[node.group].ranks} - node.joined
-    for rank in stale:
-        standing = scene.standings[rank]
-        standing.stale = True
-        scene.unobserved.add(rank)
-    for key in [k for k, n in nodes.items() if n.joined <= stale]:
-        del nodes[key]
-
-
-def _left_behind(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> set[int]:
-    """Ranks that others wait for, whose peers have finished later collectives of the group.
-
-    On Gloo a finished one may have failed, but a program does not post another after that.
-    """
-    behind: set[int] = set()
-    for number in {node.group for node in nodes.values() if node.op.peer is None}:
-        ends = {
-            op.seq
-            for rank in scene.groups[number].ranks
-            if (standing := scene.standings.get(rank)) and number in standing.heads
-            for op in standing.heads[number].recent
-            if not one_sided(op)
-        }
-        proof = sorted(ends)[-2:] if number in scene.gloo else sorted(ends)[-1:]
-        waited = {r for n in nodes.values() if n.group == number for r in n.waits}
-        for rank in waited if len(proof) == 1 + (number in scene.gloo) else ():
-            head = scene.standings[rank].heads.get(number)
-            if head and head.last_enqueued is not None and head.last_enqueued < proof[0]:
-                behind.add(rank)
-    return behind
-
-
-def _settle_mismatches(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
-    """Most ranks are right: the minority does not wait for the majority. A tie has no majority."""
-    places: dict[tuple[int, int], list[Node]] = defaultdict(list)
-    for node in nodes.values():
-        if node.op.peer is None:
-            places[node.group, node.op.seq].append(node)
-    for (number, seq), here in sorted(places.items(), key=lambda item: item[0]):
-        votes = _votes(scene, number, seq)
-        if len(votes) < 2:
-            continue
-        ranked = sorted(votes.items(), key=lambda vote: -len(vote[1]))
-        unseen = len(set(scene.groups[number].ranks) & scene.unobserved)
-        clear = len(ranked[0][1]) > len(ranked[1][1]) + unseen  # who was not seen may vote too
-        for minority, ranks in ranked[1:] if clear else ():
-            if all(node.signature != minority for node in here):
-                here += _gone_by(scene, nodes, (number, seq, minority), ranks)
-        for node in here:
-            if not clear:
-                node.tied = True
-                node.waits -= node.mirror
-            elif node.signature != ranked[0][0]:
-                node.odd = True
-                node.waits -= node.mirror
-
-
-def _votes(scene: Scene, number: int, seq: int) -> dict[Signature, list[int]]:
-    """Signature -> ranks that posted it at this place of the group, in run-ahead too."""
-    votes: dict[Signature, list[int]] = defaultdict(list)
-    for rank in scene.groups[number].ranks:
-        standing = scene.standings.get(rank)
-        head = standing.heads.get(number) if standing and not standing.stale else None
-        for op in (*head.pending, *head.recent) if head else ():
-            if op.seq == seq and op.peer is None:
-                votes[signature(op)].append(rank)
-                break
-    return votes
-
-
-def _gone_by(
-    scene: Scene,
-    nodes: dict[tuple[object, ...], Node],
-    where: tuple[int, int, Signature],
-    ranks: list[int],
-) -> list[Node]:
-    """The place of ranks that ended another operation here and went on, or failed in it (Gloo)."""
-    number, seq, wrong = where
-    ops = {
-        rank: op
-        for rank in ranks
-        for op in scene.standings[rank].heads[number].recent
-        if op.seq == seq and signature(op) == wrong
-    }
-    if not ops:  # posted, but held up at an older operation elsewhere
-        return []
-    for key, node in list(nodes.items()):
-        node.joined -= set(ops)
-        if not node.joined:
-            del nodes[key]
-        elif (node.group, node.op.seq) == (number, seq):
-            node.waits |= set(ops)
-    for rank, op in ops.items():
-        scene.standings[rank].at = (number, op)
-    here = Node(group=number, op=next(iter(ops.values())), signature=wrong, joined=set(ops))
-    nodes["all", number, seq, wrong] = here
-    return [here]
