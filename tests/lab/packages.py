@@ -18,16 +18,16 @@ _TORCH = ROOT / "tests/requirements-torch.txt"
 PACKAGES = (
     "slurm-wlm", "slurmctld", "slurmd", "slurm-client", "munge", "slurmdbd", "mariadb-server",
     "mariadb-client", "openssh-server", "openssh-client", "libpam-slurm-adopt", "iproute2",
-    "procps", "e2fsprogs", "bindfs", "infiniband-diags", "ibverbs-utils", "libibverbs-dev", "gcc",
-    "libc6-dev", "strace", "busybox", "pdsh", "clustershell", "netcat-openbsd",
-    "python3-venv", "sudo", "prometheus",
+    "procps", "e2fsprogs", "bindfs", "infiniband-diags", "ibsim-utils", "libumad2sim0",
+    "opensm", "ibverbs-utils", "libibverbs-dev", "gcc", "libc6-dev", "strace", "busybox", "pdsh",
+    "clustershell", "netcat-openbsd", "python3-venv", "sudo", "prometheus",
 )  # fmt: skip
 
 _PROGRAMS = (
     "slurmctld", "slurmd", "scontrol", "munged", "slurmdbd", "sacctmgr", "mariadbd", "mariadb",
     "mariadb-install-db", "sshd", "ssh", "ssh-keygen", "ip", "unshare", "nsenter", "setpriv",
-    "pgrep", "mkfs.ext4", "bindfs", "ibstat", "ibv_devinfo", "gcc", "strace", "busybox",
-    "nc", "sudo", "prometheus",
+    "pgrep", "mkfs.ext4", "bindfs", "ibstat", "ibsim", "opensm", "ibv_devinfo", "gcc",
+    "strace", "busybox", "nc", "sudo", "prometheus",
 )  # fmt: skip
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
