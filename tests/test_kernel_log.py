@@ -318,3 +318,21 @@ def test_json_that_is_none_costs_little_and_is_said(text: str) -> None:
 def test_the_journal_s_formats_tell_their_node(name: str) -> None:
     text = (HERE / f"probes/kernel_log/{name}.txt").read_text(encoding="utf-8")
     assert own_host(text) == "gpu-08"
+
+
+@pytest.mark.parametrize(
+    ("text", "filtered"),
+    [
+        ("[1.000001] NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.\n", True),
+        ("[1.000001] NVRM: loading\n\n[2.000001] mlx5_core 0000:ab:00.0: x\n", True),
+        ("-- Logs begin at --\n[1.000001] NVRM: loading\n", True),
+        ("[1.000001] NVRM: loading\n[2.000001] e1000 0000:00:03.0: up\n", False),
+    ],
+)
+def test_a_log_in_which_every_line_is_one_that_people_search_for_was_filtered(
+    text: str, filtered: bool
+) -> None:
+    (span,) = _facts(text, KernelSpan)
+    assert span.filtered is filtered
+    (span,) = _facts(text, KernelSpan, Origin(node="gpu-08", command="dmesg"))
+    assert not span.filtered  # nobody stands between the kernel and us

@@ -180,8 +180,17 @@ def test_all_clear_names_the_blind_node_and_a_log_that_begins_late() -> None:
     (found,) = run("MEM-OOM", late, JOB, LOOK, saw={OomKill: ("gpu-07",)})
     assert found.says == (
         "no oom-kill in the kernel log on gpu-07; not seen on gpu-08; "
-        "the log begins after job start on gpu-07"
+        "the log does not cover the job on gpu-07"
     )
+
+
+def test_a_kernel_log_that_was_filtered_says_nothing_of_oom_kills() -> None:
+    early = START - timedelta(days=1)
+    grepped = KernelSpan(node="gpu-07", first_at=early, last_at=T0, lines=3, filtered=True)
+    whole = KernelSpan(node="gpu-08", first_at=early, last_at=T0, lines=900)
+    assert run("MEM-OOM", grepped, JOB, LOOK, saw={OomKill: ("gpu-07",)}) == []
+    (found,) = run("MEM-OOM", grepped, whole, JOB, LOOK, saw={OomKill: NODES})
+    assert found.says == "no oom-kill since job start on gpu-08; not seen on gpu-07"
 
 
 def test_without_any_kernel_log_nothing_is_clear() -> None:

@@ -265,6 +265,16 @@ def test_a_kernel_log_that_begins_after_the_window_rules_nothing_out():
     assert any("begins" in hole.why for hole in verdict.not_checked)
 
 
+def test_a_kernel_log_that_was_filtered_rules_nothing_out():
+    look = case(root("SYNC-OP", Family.COLLECTIVE, spot=Spot(rank=3)))
+    look.facts.facts[KernelSpan] = [
+        KernelSpan(node=node, first_at=None, last_at=T0, lines=4, filtered=True) for node in NODES
+    ]
+    verdict = decide(look)
+    assert Cause.GPU_FAULT not in {entry.cause for entry in verdict.ruled_out}
+    assert any("filtered" in hole.why for hole in verdict.not_checked)
+
+
 def steps_go_on() -> Finding:
     return root("PROG-STEPS", Family.DATA, Strength.STRONG)
 

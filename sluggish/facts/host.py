@@ -20,6 +20,8 @@ class KernelSpan:
     """Form of its stamps: `dmesg`, `dmesg -T`, `journal`, `syslog`, ..."""
     bytes_left_out: int = 0
     """Of a log too big to be read whole: what holds no word that a reader knows."""
+    filtered: bool = False
+    """True where every line is of the kind that people search for: others may be left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

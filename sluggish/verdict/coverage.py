@@ -146,6 +146,9 @@ def answered(facts: Facts, probe: str, node: str) -> bool:
 
 def _begins_late(spans: list[KernelSpan], look: Look, onset: Onset | None) -> str | None:
     """Why "no Xid" is not known although the log was read: it does not reach back far enough."""
+    if spans and all(span.filtered for span in spans):
+        return "the kernel log was filtered: each of its lines is about GPUs, adapters or oom-kills"
+    spans = [span for span in spans if not span.filtered]
     if not spans or any(span.from_boot for span in spans):
         return None
     needed = _needed_from(look, onset)

@@ -76,6 +76,11 @@ _SOURCES = {
 }  # fmt: skip
 # [... 123456 bytes not read ...]       written by sluggish/evidence/logscan.py
 _LEFT_OUT = re.compile(rf"^{re.escape(GAP_MARK)}([0-9]{{1,18}}) bytes not read", re.MULTILINE)
+# a line without any of the words that people grep for; the kernel's start alone prints hundreds
+_OTHER_LINE = re.compile(
+    r"^(?!--)(?=[^\n]*\S)(?![^\n]{0,4096}(?:nvrm|nvidia|xid|nvlink|mlx5|infiniband|oom|killed proc))",
+    re.MULTILINE | re.IGNORECASE,
+)
 _BOOT_LINES = ("Linux version ", "Booting Linux on")
 
 
@@ -171,7 +176,12 @@ class _Log:
                 source=_SOURCES.get(forms[0], "") if forms else "",
                 until=self.origin.taken_at if live else None,
                 bytes_left_out=sum(int(gap[1]) for gap in _LEFT_OUT.finditer(self.text)),
+                filtered=not live and self._is_filtered(),
             )
+
+    def _is_filtered(self) -> bool:
+        """`dmesg | grep NVRM`, mailed: it cannot say that nothing else was there."""
+        return bool(self.text.strip()) and _OTHER_LINE.search(self.text) is None
 
     def _hits(self) -> list[int]:
         """Starts of the lines that hold a needle, in order. Linear: one search a needle."""

@@ -80,7 +80,7 @@ def log_covers_job(view: View, node: str | None) -> bool:
     if not view.saw(Xid, node):
         return False
     started = _started(view)
-    spans = [s for s in view.all(KernelSpan) if s.node == node]
+    spans = [s for s in view.all(KernelSpan) if s.node == node and not s.filtered]
     if any(s.from_boot for s in spans):
         return True
     return started is not None and any(s.first_at and s.first_at <= started for s in spans)

@@ -202,7 +202,9 @@ def _of_counters(groups: tuple[CgroupMemory, ...], known: _Known) -> Iterator[Fi
 
 def _all_clear(view: View, look: Look | None) -> Iterator[Finding]:
     """Clean only where a kernel log was read, and as far back as it reaches."""
-    seen, blind = split_seen(look, lambda node: view.saw(OomKill, node))
+    in_part = {s.node for s in view.all(KernelSpan) if s.filtered}
+    in_part -= {s.node for s in view.all(KernelSpan) if not s.filtered}
+    seen, blind = split_seen(look, lambda node: view.saw(OomKill, node) and node not in in_part)
     if not seen:
         return
     start = look.job_started_at if look else None
@@ -211,7 +213,7 @@ def _all_clear(view: View, look: Look | None) -> Iterator[Finding]:
     used = _used(view.all(HostMemory))
     says = f"no oom-kill {since}{on_nodes(seen, blind)}"
     if late and start:
-        says += f"; the log begins after job start on {on_nodes(late, [])[3:]}"
+        says += f"; the log does not cover the job on {on_nodes(late, [])[3:]}"
     yield Finding(
         node=None,
         subject="job",
@@ -223,7 +225,7 @@ def _all_clear(view: View, look: Look | None) -> Iterator[Finding]:
 
 
 def _reaches(spans: tuple[KernelSpan, ...], node: str, look: Look | None) -> bool:
-    mine = [s for s in spans if s.node == node]
+    mine = [s for s in spans if s.node == node and not s.filtered]
     start = look.job_started_at if look else None
     if start is None:
         return False

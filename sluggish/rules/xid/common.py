@@ -151,7 +151,9 @@ def mark_shared(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def covers(span: KernelSpan, started: datetime | None) -> bool:
-    """Whether a kernel log reaches back to the start of the job."""
+    """Whether a kernel log is all that was printed since the start of the job."""
+    if span.filtered:
+        return False
     if started is None or span.first_at is None:
         return span.from_boot
     return span.first_at <= started + SLACK
