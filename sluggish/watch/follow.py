@@ -12,8 +12,9 @@ from sluggish.reach.sampler import LIFE_S, build
 from sluggish.reach.stream import Line, Link, Streams
 from sluggish.text import safe
 from sluggish.watch import kernel, store
-from sluggish.watch.advance import advance, hard, judge
+from sluggish.watch.advance import advance, hard
 from sluggish.watch.dcgm import NewXid
+from sluggish.watch.judge import judge
 from sluggish.watch.sample import Note, Sample, parse
 from sluggish.watch.setting import watchdog_s
 from sluggish.watch.state import Event, Job, Node, Rules

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from sluggish.watch import shape, signs
-from sluggish.watch.advance import need
+from sluggish.watch.judge import need
 from sluggish.watch.state import Job, Rules
 
 

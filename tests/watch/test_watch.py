@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from sluggish.reach.sampler import build
 from sluggish.watch import kernel, setting, shape, store
-from sluggish.watch.advance import advance, cap, hard, need
+from sluggish.watch.advance import advance, hard
+from sluggish.watch.judge import cap, need
 from sluggish.watch.sample import Gpu, Note, Sample, gpus, parse
 from sluggish.watch.state import Event, Job, Node, Rules, decode, encode
 
