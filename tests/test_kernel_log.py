@@ -117,6 +117,22 @@ def test_a_line_of_the_table_is_parsed_as_the_table_says(expected: str, line: st
         assert unit in row.unit.split("/")
 
 
+def _words() -> list[Any]:
+    table = (HERE / "probes" / "kernel_log" / "words.tsv").read_text(encoding="utf-8")
+    rows = [row.split("\t", 1) for row in table.splitlines() if row and row[0] != "#"]
+    return [pytest.param(*row, id=row[1][:40]) for row in rows]
+
+
+@pytest.mark.parametrize(("expected", "line"), _words())
+def test_a_line_of_the_host_becomes_its_kind_of_event_or_none(expected: str, line: str) -> None:
+    found = [
+        f"{type(fact).__name__}:{fact.kind}"
+        for fact in kernel_log.parse(f"[  900.000000] {line}\n", ORIGIN)
+        if not isinstance(fact, KernelSpan)
+    ]
+    assert found == ([] if expected == "-" else [expected])
+
+
 def test_a_log_from_the_first_line_of_the_boot_says_so() -> None:
     boot = "[    0.000000] Linux version 6.8.0 (x)\n[   12.500000] usb 1-1: new device\n"
     (span,) = _facts(boot, KernelSpan)

@@ -1,7 +1,8 @@
 """Kernel lines about the host: OOM kills, hung tasks, crashes, lockups, machine checks, boot.
 
 Sources: Linux `mm/oom_kill.c` (3.10 to 6.x), `kernel/hung_task.c`, `kernel/watchdog.c`,
-`kernel/rcu/tree_stall.h`, `arch/x86/mm/fault.c`, `arch/x86/kernel/traps.c`, `drivers/edac`.
+`kernel/rcu/tree_stall.h`, `arch/x86/mm/fault.c`, `arch/x86/kernel/traps.c`, `mm/memory-failure.c`,
+`arch/arm64/kernel/traps.c`, `drivers/edac`.
 """
 
 import re
@@ -18,7 +19,9 @@ NEEDLES = (
     *OOM_NEEDLES, "blocked for more than", ": segfault at", "traps: ", "Kernel panic", "Oops",
     "BUG: ", "kernel BUG at", "Unable to handle kernel", "general protection fault",
     "soft lockup", "hard LOCKUP", "detected stall", "self-detected stall", "[Hardware Error]",
-    "EDAC ", "Machine check", "temperature above threshold", "Linux version ",
+    "EDAC ", "Machine check", "Machine Check Exception", "hardware memory corruption",
+    "Uncorrected hardware memory", "SError Interrupt", "Internal error: ",
+    "temperature above threshold", "Linux version ",
     "Booting Linux on physical", "DMI: ",
 )  # fmt: skip
 
@@ -85,12 +88,17 @@ _TROUBLE = (
     ("oops", re.compile(
         r"BUG: (?:unable to handle|kernel NULL)|\bOops(?::| -)|kernel BUG at"
         r"|Unable to handle kernel"
-        r"|^general protection fault"
+        r"|^general protection fault|^Internal error: "
     )),
     # EDAC MC0: 1 UE memory read error ...   {1}[Hardware Error]: event severity: fatal
+    # Memory failure: 0x8d8: Sending SIGBUS to python:26 due to hardware memory corruption
+    # SError Interrupt on CPU12, code 0xbe000411 -- SError              (arm64, as Grace)
     ("mce", re.compile(
-        r"EDAC .{0,60}\b[0-9]{1,6} UE\b|\[Hardware Error\].{0,80}\b(?:fatal|[Uu]ncorrect|panic)"
+        r"EDAC .{0,60}\b(?:[1-9][0-9]{0,5} UE\b|UE row )"
+        r"|\[Hardware Error\].{0,80}\b(?:fatal|[Uu]ncorrect|panic)"
         r"|[Mm]achine [Cc]heck(?: Exception|: Processor context corrupt)"
+        r"|(?:Killing|Sending SIGBUS to) .{1,80} due to hardware memory corruption"
+        r"|Uncorrected hardware memory error|^SError Interrupt on CPU"
     )),
     ("thermal", re.compile(r"(?:Core|Package) temperature above threshold")),
     ("boot", re.compile(r"^(?:Linux version |Booting Linux on physical)")),

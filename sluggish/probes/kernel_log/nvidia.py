@@ -16,6 +16,7 @@ NEEDLES = (
     "Xid", "fallen off the bus", "RmInitAdapter failed", "NV_ERR_RESET_REQUIRED",
     "NV_ERR_GPU_IS_LOST", "encountered global fatal error", "NVRM: API mismatch",
     "postRxDetLinkMask failed", "NVRM: The NVIDIA GPU", "GPU likely needs to be reset",
+    ", device inaccessible",
 )  # fmt: skip
 _ADDRESS = re.compile(
     r"(?<![0-9a-fA-F])(?P<pci>[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
@@ -33,9 +34,12 @@ _ADDRESS = re.compile(
 # NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x62, requiring os reboot to
 #   recover.
 # NVRM: API mismatch: the client 'nvidia-smi' (pid 812)
+# nvidia 0000:3b:00.0: Unable to change power state from D3cold to D0, device inaccessible
+#                                                        (Linux drivers/pci/pci.c)
 # NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer0's postRxDetLinkMask failed!
 _KINDS = (
     ("fallen off the bus", "fallen_off"),
+    (", device inaccessible", "fallen_off"),
     ("RmInitAdapter failed", "init_failed"),
     ("NV_ERR_RESET_REQUIRED", "reset_required"),
     ("GPU likely needs to be reset", "reset_required"),

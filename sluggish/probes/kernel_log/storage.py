@@ -12,13 +12,17 @@ from sluggish.text import safe
 
 NEEDLES = (
     "nfs: server", "NFS: ", "nfs4", "rpcrdma:", "Lustre", "LNetError", "mmfs", "GPFS", "beegfs",
-    "nvme", "I/O error", "EXT4-fs", "XFS (", "fuse: ", "overlayfs: ", "libceph", "ceph: ",
+    "nvme", "I/O error", "I/O Error", "critical medium", "critical space", "EXT4-fs", "lockd: ",
+    "Aborting journal", "JBD2: ", "XFS (", "fuse: ", "overlayfs: ", "libceph", "ceph: ",
     "CIFS: ",
 )  # fmt: skip
 
 _FORMS = (
     # nfs: server filer01 not responding, still trying | timed out | nfs: server filer01 OK
-    ("nfs", re.compile(r"^nfs: server (?P<server>\S{1,255}) (?:not responding|(?P<ok>OK)\b)")),
+    # lockd: server filer01 not responding, still trying        (fs/lockd: locks of NFSv3)
+    ("nfs", re.compile(
+        r"^(?:nfs|lockd): server (?P<server>\S{1,255}) (?:not responding|(?P<ok>OK)\b)"
+    )),
     # NFS: nfs4_reclaim_open_state: Lock reclaim failed!   NFS: server filer error: fileid changed
     ("nfs", re.compile(r"^NFS: .{0,80}(?:failed|error)")),
     # rpcrdma: connection to 10.0.0.9:20049 closed (-103)
@@ -44,6 +48,8 @@ _FORMS = (
         r"(?:^|\b)(?:mmfs|GPFS)\S{0,12}: .{0,120}(?:\[[EX]\]|panic|unmounted|lost|expel|Stale"
         r"|error)"
     )),
+    # GPFS Deadman Switch timer [0] has expired; IOs in progress: 0
+    ("gpfs", re.compile(r"^GPFS Deadman Switch timer .{0,20}expired")),
     # beegfs: ...: Communication error: Receive timed out from: beegfs-storage s01 [ID: 3]
     ("beegfs", re.compile(
         r"^beegfs: .{0,200}(?:(?P<ok>Connected|Reconnected)|timed out|[Ee]rror|not available"
@@ -51,20 +57,30 @@ _FORMS = (
     )),
     # nvme nvme0: I/O 12 QID 3 timeout, aborting
     # nvme nvme0: controller is down; will reset: CSTS=...
+    # (`Shutdown timeout set to 8 seconds` of each start is none)
     ("nvme", re.compile(
-        r"^nvme (?P<server>nvme[0-9n]{1,8}): .{0,120}(?:timeout|controller is down"
-        r"|Removing after probe"
+        r"^nvme (?P<server>nvme[0-9n]{1,8}): .{0,120}(?:QID [0-9]{1,5} timeout"
+        r"|controller is down|Removing after probe|Disabling device after"
         r"|Device not ready|frozen state error|Abort status)"
     )),
     # EXT4-fs error (device sda1): ext4_find_entry:1455: ...
     # EXT4-fs (sda1): Remounting filesystem read-only
     ("ext4", re.compile(r"^EXT4-fs (?:error|\(\S{1,64}\): (?:Remounting|I/O error|previous I/O))")),
     # XFS (nvme0n1): log I/O error -5   XFS (nvme0n1): Filesystem has been shut down due to ...
+    # XFS (sda1): Log I/O Error Detected.  Shutting down filesystem                     (RHEL 7)
     ("xfs", re.compile(
-        r"^XFS \((?P<server>[^)]{1,64})\): .{0,80}(?:error|shut ?down|[Cc]orruption|deadlock in)"
+        r"^XFS \((?P<server>[^)]{1,64})\): .{0,80}(?:[Ee]rror|shut ?down|Shutting down"
+        r"|[Cc]orruption|deadlock in)"
     )),
+    # Aborting journal on device sda1-8.    JBD2: Detected IO errors while flushing file data on ...
+    ("ext4", re.compile(r"^(?:Aborting journal on device|JBD2: Detected IO errors)")),
     # I/O error, dev nvme0n1, sector 812 op 0x0:(READ)   blk_update_request: I/O error, dev sda, ...
-    ("block", re.compile(r"I/O error(?:,| on) dev (?P<server>[\w!/-]{1,64})")),
+    # Buffer I/O error on device sda1, logical block 812    critical medium error, dev sda, ...
+    # (an empty floppy or CD drive, as BMCs and virtual machines have, prints so when it is asked)
+    ("block", re.compile(
+        r"(?:I/O error|critical (?:medium|space allocation) error)(?:,| on) dev(?:ice)? "
+        r"(?!fd[0-9]|sr[0-9])(?P<server>[\w!/-]{1,64})"
+    )),
     ("fuse", re.compile(r"^fuse: .{0,80}(?:abort|error|timed? ?out)")),
     ("overlay", re.compile(r"^overlayfs: .{0,80}(?:failed|error)")),
     # libceph: osd12 (1)10.0.0.1:6801 socket closed   libceph: mon0 ... session lost
