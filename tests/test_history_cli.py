@@ -84,6 +84,19 @@ def test_a_ledger_that_cannot_be_written_is_one_line_after_the_report(
     assert told.err.count("\n") == 1
 
 
+def test_a_ledger_where_the_bundle_found_dead_storage_is_not_waited_for(
+    seed: Diagnosis, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = Config(history_db=str(tmp_path / "state/history.db"))
+    remember(seed, config, "1", silent=[tmp_path / "state"])
+    path = tmp_path / "state/history.db"
+    told = f"history: {path}: not recorded: its storage does not answer\n"
+    assert capsys.readouterr().err == told
+    assert not path.parent.exists()
+    remember(seed, config, "1", silent=[tmp_path / "stat"])  # a name that is only alike
+    assert path.exists()
+
+
 def test_an_alert_that_cannot_be_kept_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     alert = Alert(job="2", at=NOW, nodes="gpu-07", says="no step for 2 min")
     remember_alert(alert, Config(history_db="/dev/full"))

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -35,6 +35,8 @@ class Kept:
 
     path: Path
     taken: Taken
+    silent: tuple[Path, ...] = ()
+    """State directories whose storage does not answer."""
 
 
 def run(wanted: Wanted, out: Path, config: Config, *, anonymous: bool) -> int:
@@ -61,7 +63,7 @@ def collected(wanted: Wanted, config: Config) -> Kept | None:
     kept = _collected(wanted, where.path, config, notes, own=True)
     limits = {"max_mb": config.state.max_mb, "max_days": config.state.max_days}
     prune(where.root, keep=kept.path if kept else where.path, now=now, **limits)
-    return kept
+    return replace(kept, silent=where.silent) if kept else None
 
 
 def _collected(

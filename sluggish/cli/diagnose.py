@@ -45,7 +45,7 @@ def run_live(wanted: Wanted, config: Config, *, as_json: bool, explain: bool, cl
     bundle = load([str(kept.path)], PROBES)
 
     def then(diagnosis: Diagnosis) -> None:
-        remember(diagnosis, config, wanted.job.job)
+        remember(diagnosis, config, wanted.job.job, kept.silent)
 
     code = report(bundle, as_json=as_json, explain=explain, cloud=cloud, config=config, then=then)
     return STOPPED if kept.taken.stopped else code

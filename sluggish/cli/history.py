@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -77,14 +78,19 @@ def place(config: Config) -> Path:
     return keep.place(os.environ, db=config.history_db, state_dir=config.state.dir)
 
 
-def remember(diagnosis: Diagnosis, config: Config, job: str) -> None:
+def remember(diagnosis: Diagnosis, config: Config, job: str, silent: Sequence[Path] = ()) -> None:
     """Write a live look down once its verdict is on the screen, and tell its nodes' records.
 
     On stderr, after the report: the record of a node is no evidence of this job, and the report
-    says the same when its bundle is diagnosed again.
+    says the same when its bundle is diagnosed again. `silent`: folders that gave no answer a
+    moment ago; a ledger in one of them is not waited for once more.
     """
     try:
-        kept = keep.record_diagnosis(diagnosis, place(config), job=job)
+        path = place(config)
+        if any(path.is_relative_to(folder) for folder in silent):
+            tell([f"{path}: not recorded: {keep.DEAD}"])
+            return
+        kept = keep.record_diagnosis(diagnosis, path, job=job)
     except keep.NoLedger as problem:
         tell([f"not recorded: {problem}"])
         return

@@ -60,7 +60,7 @@ def look(
         code = report(bundle, as_json=False, explain=False, cloud=cloud, config=config,
                       then=found.append)  # fmt: skip
         diagnosis = found[0]
-    remember(diagnosis, config, wanted.job.job)
+    remember(diagnosis, config, wanted.job.job, kept.silent)
     if kept.taken.stopped:
         raise KeyboardInterrupt
     return code, diagnosis, str(kept.path)

@@ -24,10 +24,11 @@ from sluggish.text import is_node_name, safe
 from sluggish.verdict.model import Diagnosis
 
 FILE = "history.db"
-WRITE_S = 8.0
-"""Longer than one writer waits for another."""
+WRITE_S = 4.0
+"""Longer than one writer waits for another; the exit of a look is held no longer than this."""
 READ_S = 30.0
 """Enough for tens of thousands of looks at a hundred nodes each."""
+DEAD = "its storage does not answer"
 CAP_BYTES = 1 << 30
 LONG = 1 << 16
 """A list of nodes folds to less; other texts are cut when they are written."""
@@ -211,7 +212,7 @@ def _ask(path: Path, do: str, asked: dict[str, Any], timeout_s: float) -> _Told:
     except (OSError, ValueError, TypeError) as problem:
         return _Told(problem=ledger_file.words(problem))
     if ran.error in ("timeout", "stuck"):
-        return _Told(problem=f"no answer in {timeout_s:.0f} s: its storage does not answer")
+        return _Told(problem=f"no answer in {timeout_s:.0f} s: {DEAD}")
     try:
         return _safe(msgspec.json.decode(ran.stdout, type=_Told))
     except msgspec.MsgspecError as problem:

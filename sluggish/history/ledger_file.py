@@ -14,7 +14,7 @@ from pathlib import Path
 
 APPLICATION = 0x736C7567
 """Marks a SQLite file as a ledger (`PRAGMA application_id`): `slug`."""
-BUSY_S = 5.0
+BUSY_S = 2.5
 """Longer than any record takes: whoever holds the file so long hangs or was stopped."""
 LOCAL = {"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "ramfs", "overlay",
          "bcachefs", "jfs", "reiserfs", "nilfs2"}  # fmt: skip
@@ -256,7 +256,7 @@ def words(problem: Exception) -> str:
         sqlite3.SQLITE_IOERR: "the disk refuses",
         sqlite3.SQLITE_READONLY: "read-only",
         sqlite3.SQLITE_CANTOPEN: "cannot be opened or written",
-        sqlite3.SQLITE_BUSY: f"held by another program for more than {BUSY_S:.0f} s",
+        sqlite3.SQLITE_BUSY: f"held by another program for more than {BUSY_S:g} s",
         sqlite3.SQLITE_NOTADB: NO_LEDGER,
         sqlite3.SQLITE_CORRUPT: f"damaged; {AWAY}",
         sqlite3.SQLITE_ERROR: f"damaged ({' '.join(str(problem).split())}); {AWAY}",

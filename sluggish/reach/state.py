@@ -13,6 +13,7 @@ from pathlib import Path
 from sluggish.reach.command import run
 
 PROBE_S = 2.0
+SILENT = "no answer"
 MAX_MB = 2048
 MAX_DAYS = 30
 _JOB = re.compile(r"\d{1,12}(?:[_+]\d{1,9})?\Z", re.ASCII)
@@ -58,6 +59,8 @@ class Place:
     """The state directory that was taken."""
     notes: tuple[str, ...] = ()
     """Why it is not the first choice."""
+    silent: tuple[Path, ...] = ()
+    """State directories that gave no answer: nothing else is tried there."""
 
 
 def folders(env: Mapping[str, str], configured: str | None = None) -> tuple[Path, ...]:
@@ -84,12 +87,14 @@ def place(
     NoPlace where there is none.
     """
     notes: list[str] = []
+    silent: list[Path] = []
     for root in folders(env, configured):
         folder = root / job if _JOB.match(job) else root / "0"
         why = _try(root, probe_s) or _try(folder, probe_s)
         if not why:
-            return Place(path=free(folder, at), root=root, notes=tuple(notes))
+            return Place(path=free(folder, at), root=root, notes=tuple(notes), silent=tuple(silent))
         notes.append(f"{root}: {why}")
+        silent += [root] * why.startswith(SILENT)
     raise NoPlace("nowhere to keep the bundle: " + "; ".join(notes))
 
 
@@ -98,7 +103,7 @@ def _try(folder: Path, probe_s: float) -> str:
     ran = run((sys.executable, "-I", "-S", "-c", _TRY, str(folder)), probe_s, cap_bytes=4096)
     if ran.error:
         return (
-            f"no answer in {ran.duration_s:.0f} s"
+            f"{SILENT} in {ran.duration_s:.0f} s"
             if ran.error in ("timeout", "stuck")
             else ran.error
         )

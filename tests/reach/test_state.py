@@ -39,6 +39,20 @@ def test_the_folders_in_their_order() -> None:
     assert state.folders({"HOME": "relative"}) == local
 
 
+def test_a_folder_that_does_not_answer_is_told_apart_from_one_that_refuses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A child that sleeps stands for dead storage; the lab has a real one."""
+    dead, link, good = tmp_path / "dead", tmp_path / "link", tmp_path / "good"
+    link.symlink_to(tmp_path)
+    hangs = "import sys, time\nif sys.argv[1].endswith('/dead'): time.sleep(60)\n"
+    monkeypatch.setattr(state, "_TRY", hangs + state._TRY)
+    monkeypatch.setattr(state, "folders", lambda *_: (dead, link, good))
+    found = state.place("1", AT, env={}, probe_s=1.0)
+    assert (found.root, found.silent) == (good, (dead,))
+    assert [note.rpartition(": ")[2] for note in found.notes] == ["no answer in 1 s", "a link"]
+
+
 def test_a_link_or_a_folder_open_to_others_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
