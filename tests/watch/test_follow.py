@@ -1,14 +1,9 @@
-"""Many jobs at once on recorded streams, links that break, and those who are told."""
+"""Many jobs at once on recorded streams, links that break, states, the screen."""
 
-import json
 import os
 import pty
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +11,7 @@ import pytest
 
 from sluggish.cli.watch_screen import Screen
 from sluggish.job import Neighbour
-from sluggish.reach import notify, prometheus
+from sluggish.reach import prometheus
 from sluggish.reach.model import Answer
 from sluggish.reach.prometheus import Value
 from sluggish.reach.stream import Link, Streams
@@ -177,54 +172,6 @@ def site_of(nodes: int, power: float, at: float) -> prometheus.Answer:
 
 def test_no_prometheus_is_one_line() -> None:
     assert prometheus.ask("http://127.0.0.1:1", 2).problem.startswith("127.0.0.1: ")
-
-
-# -- telling ---------------------------------------------------------------------------------------
-
-
-@contextmanager
-def listening(status: int) -> Iterator[tuple[str, list[bytes]]]:
-    bodies: list[bytes] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            bodies.append(self.rfile.read(int(self.headers["Content-Length"])))
-            self.send_response(status)
-            self.end_headers()
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/secret", bodies
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
-def test_a_webhook_gets_the_document_once() -> None:
-    with listening(204) as (url, bodies):
-        assert notify.post(url, b'{"a": 1}', lambda _: None) == ""
-    assert [json.loads(body) for body in bodies] == [{"a": 1}]
-
-
-@pytest.mark.parametrize(("status", "times"), [(500, 3), (404, 1)])
-def test_a_webhook_that_fails_is_said_without_its_secret(status: int, times: int) -> None:
-    with listening(status) as (url, bodies):
-        assert notify.post(url, b"{}", lambda _: None) == f"127.0.0.1: HTTP {status}"
-    assert len(bodies) == times
-
-
-def test_a_program_that_fails_is_said(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    assert notify.execute(["tee", str(out)], b"{}", {}) == ""
-    assert out.read_bytes() == b"{}"
-    assert notify.execute(["false"], b"", {}).startswith("false: exit code 1")
-    assert "No such file" in notify.execute(["/no/such"], b"", {})
 
 
 # -- state and screen ------------------------------------------------------------------------------
