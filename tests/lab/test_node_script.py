@@ -403,7 +403,7 @@ def test_a_clock_that_is_an_hour_ahead_is_measured(lab: Lab) -> None:
     assert clock.offset_s is not None
     assert abs(clock.offset_s - 3600) < 5
     still = clock_again(clock, again, datetime.now(UTC))
-    assert still.drift_s == 0.0
+    assert abs(still.drift_s or 0.0) < 0.5  # under load it reads its clock and its uptime apart
     moved = clock_again(clock, jumped, datetime.now(UTC))
     assert abs((moved.drift_s or 0) - 3600) < 0.5
 
