@@ -44,6 +44,7 @@ MAILED = {
     "job_log": "slurm.out",
     "nccl_ras": "ras.txt",
     "topology": "switches.txt",
+    "ibdiags": "fabric.txt",
 }
 """Names that people give: none of them is a probe's id."""
 

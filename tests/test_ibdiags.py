@@ -407,3 +407,16 @@ def test_a_master_that_left_ports_of_two_nodes_waiting_is_named_beside_them() ->
     found = run("IB-SM", *waiting("gpu-02", "gpu-03"), MASTER)
     assert [f.role for f in found] == [Role.CONTEXT, Role.ROOT]
     assert found[0].says.endswith("answers as MASTER and has not brought up these ports")
+
+
+def test_a_link_that_waits_for_a_silent_manager_is_not_its_node_either() -> None:
+    odd = link("gpu-02", "mlx5_1", state="initializing")
+    [found] = roots(run("IB-REPORT", *but(cabled(), odd), SILENT))
+    assert (found.node, found.shared, found.subtype) == (None, True, "subnet_manager")
+    assert found.spots == ()
+
+
+def test_a_full_counter_that_the_node_told_itself_is_told_once() -> None:
+    own = PortCounters(node="gpu-02", hca="mlx5_1", port=1, sample="a", at=T0, counters={})
+    found = run("IB-REPORT", total("gpu-02 mlx5_1", link_downed=255), own)
+    assert [f.role for f in found] == [Role.CONTEXT]

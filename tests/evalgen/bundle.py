@@ -128,6 +128,8 @@ def _job(world: World, out: dict[str, bytes], rows: list[dict[str, Any]]) -> Non
     if world.ras and world.comms and world.state == "RUNNING":
         plan.append(("nccl_ras", "a", -3.0, lambda: collective.ras(world)))
         plan.append(("nccl_ras", "b", 7.5, lambda: collective.ras(world)))
+    if world.manager:
+        plan.append(("ibdiags", "", -15.0, lambda: fabric.ibdiags(world)))
     for probe, sample, when, make in plan:
         if probe in world.without:
             continue

@@ -267,6 +267,8 @@ class World:
     arch: str = "x86_64"
     fabric: str = "IB"
     """IB, RoCE, EFA: what NCCL says of its network."""
+    manager: str = ""
+    """What sminfo is told, `MASTER` or `silent`, where somebody ran the fabric's tools."""
     launch: str = "srun"
     window_s: float = 10.0
     missing: dict[tuple[str, str], str] = field(default_factory=dict)

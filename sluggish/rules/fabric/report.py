@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from sluggish.causes import Family
 from sluggish.correlate.fabric_ends import end_of
 from sluggish.facts.derived import Look
-from sluggish.facts.fabric import NcclHcas, Port
+from sluggish.facts.fabric import NcclHcas, Port, PortCounters
 from sluggish.facts.fabric_side import (
     FabricLink,
     FabricMember,
@@ -14,6 +14,7 @@ from sluggish.facts.fabric_side import (
     FabricSummary,
     PortQuery,
     PortTotals,
+    SubnetManager,
 )
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.fabric.common import SHARED_NODES, note, several
@@ -26,7 +27,7 @@ SHOWN_SWITCHES = 3
     "IB-REPORT",
     family=Family.FABRIC,
     needs=(FabricReport, FabricSummary, FabricLink, FabricMember, PortTotals, PortQuery),
-    wants=(Port, NcclHcas, Look),
+    wants=(Port, PortCounters, NcclHcas, SubnetManager, Look),
 )
 def ib_report(view: View) -> Iterator[Finding]:
     """A report of the fabric's tools or of UFM names a port of the job's nodes, or a switch."""
@@ -71,9 +72,12 @@ def _of_signs(found: list[Sign]) -> Iterator[Finding]:
     for sign in found:
         kinds[sign.kind].append(sign)
     for group in kinds.values():
-        shared = len({s.node for s in group}) >= SHARED_NODES
+        several_nodes = len({s.node for s in group}) >= SHARED_NODES
+        # a port that waits for a manager which does not answer is no fault of its node
+        unmanaged = all(s.subtype == "subnet_manager" for s in group)
+        shared = several_nodes or unmanaged
         for one in group[:1] if shared else group:
-            where = f" (so are {shared_says(group)})" if shared else ""
+            where = f" (so are {shared_says(group)})" if several_nodes else ""
             yield Finding(
                 node=None if shared else one.node,
                 subject=one.rail or "port",
@@ -82,8 +86,10 @@ def _of_signs(found: list[Sign]) -> Iterator[Finding]:
                 says=f"{one.says}{where}",
                 quote=one.line,
                 source="report",
-                spots=tuple(Spot(node=s.node, hca=s.hca) for s in group if shared or s is one),
-                subtype="shared_fabric" if shared else one.subtype,
+                spots=()
+                if unmanaged
+                else tuple(Spot(node=s.node, hca=s.hca) for s in group if shared or s is one),
+                subtype=one.subtype if unmanaged or not shared else "shared_fabric",
                 shared=shared,
                 action="check_fabric",
             )

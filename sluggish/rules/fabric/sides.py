@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from sluggish.correlate.fabric_ends import end_of, hca_of, owners
 from sluggish.facts.derived import Look
-from sluggish.facts.fabric import Port
+from sluggish.facts.fabric import Port, PortCounters
 from sluggish.facts.fabric_side import FabricLink, FabricMember, PortQuery, PortTotals
 from sluggish.findings import Finding, Role, View
-from sluggish.rules.fabric.common import note, ports_and_used, several
+from sluggish.rules.fabric.common import job_node, note, ports_and_used, several
 from sluggish.rules.fabric.counters import SATURATED
 from sluggish.rules.fabric.speed import slow_among
+from sluggish.rules.fabric.subnet import silent
 
 NOT_UP = ("initializing", "armed", "down")
 TOLD = ("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors",
@@ -75,7 +76,7 @@ def _links(view: View) -> Iterator[Sign]:
     groups: dict[tuple[str, str, int], dict[str | None, _Mine]] = defaultdict(dict)
     for mine in _of_job(view):
         if mine.link.state in NOT_UP:
-            yield _not_up(mine)
+            yield _not_up(mine, silent(view) is not None)
         elif mine.link.lanes and mine.link.lane_gbps:
             groups[mine.link.tool, mine.rail, mine.port][mine.node] = mine
     for group in groups.values():
@@ -115,10 +116,12 @@ def _as_port(mine: _Mine) -> Port:
     )
 
 
-def _not_up(mine: _Mine) -> Sign:
-    why = ": no subnet manager has brought it up" if mine.link.state == "initializing" else ""
+def _not_up(mine: _Mine, without_manager: bool) -> Sign:
+    waits = mine.link.state == "initializing"
+    why = ": no subnet manager has brought it up" if waits else ""
     says = f"{mine.link.tool}: {_between(mine)} is {mine.link.state.capitalize()}{why}"
-    return _sign(mine, "not up", says, "port_down")
+    subtype = "subnet_manager" if waits and without_manager else "port_down"
+    return _sign(mine, "not up", says, subtype)
 
 
 def _between(mine: _Mine) -> str:
@@ -184,7 +187,10 @@ def _totals(view: View) -> Iterator[Finding]:
     for group, whose in ((moved, "of the job"), (others, rest)):
         if group:
             yield _sum_of(group, whose)
+    read = {(job_node(c.node, view), c.hca) for c in view.all(PortCounters)}
     for node, told in ours:
+        if (node, end_of(told.end, look)[1]) in read:
+            continue  # the node's own counters tell it
         full = sorted(n for n, top in SATURATED.items() if told.counters.get(n) == top)
         if full:
             yield note(

@@ -24,10 +24,10 @@ def of_subnet(starting: list[Port], view: View) -> bool:
     Where `sminfo` got no answer one port is enough: only a port that bounces needs the manager.
     """
     nodes = {p.node for p in starting if p.link_layer != "ethernet"}
-    return len(nodes) >= SHARED_NODES or (bool(nodes) and _silent(view) is not None)
+    return len(nodes) >= SHARED_NODES or (bool(nodes) and silent(view) is not None)
 
 
-def _silent(view: View) -> SubnetManager | None:
+def silent(view: View) -> SubnetManager | None:
     """The `sminfo` that got no answer, where none got one."""
     told = view.all(SubnetManager)
     return told[0] if told and not any(one.answers for one in told) else None
@@ -51,7 +51,7 @@ def ib_sm(view: View) -> Iterator[Finding]:
     yield from _asked(view, bool(starting))
     if not of_subnet(starting, view):
         return
-    silent = _silent(view)
+    quiet = silent(view)
     nodes = tuple(dict.fromkeys(p.node for p in starting))
     zero = sum(p.sm_lid == 0 for p in starting)
     told = f", {zero} of {len(starting)} with SM lid 0" if zero else ""
@@ -73,9 +73,10 @@ def ib_sm(view: View) -> Iterator[Finding]:
                 else "no subnet manager; ports that never bounced stay Active without one"
             )
         ),
-        quote=silent.line if silent else joins[0].line if joins else "",
+        quote=quiet.line if quiet else joins[0].line if joins else "",
         source=starting[0].source,
-        spots=tuple(spot(p) for p in starting),
+        # a single place would be taken for the culprit, and it only waits
+        spots=tuple(spot(p) for p in starting) if len(nodes) >= SHARED_NODES else (),
         subtype="subnet_manager",
         shared=True,
         action="check_fabric",
@@ -84,11 +85,11 @@ def ib_sm(view: View) -> Iterator[Finding]:
 
 def _asked(view: View, starting: bool) -> Iterator[Finding]:
     """What `sminfo` was told; of no known time, so it accuses nobody by itself."""
-    silent = _silent(view)
-    if silent is not None:
+    quiet = silent(view)
+    if quiet is not None:
         rest = "" if starting else ": ports that are Active stay so without one"
         says = f"sminfo got no answer: no subnet manager at that moment{rest}"
-        yield note(Role.CONTEXT, says, subject="subnet manager", source="report", quote=silent.line)
+        yield note(Role.CONTEXT, says, subject="subnet manager", source="report", quote=quiet.line)
     for told in view.all(SubnetManager):
         if told.answers and (starting or told.state != "MASTER"):
             says = f"sminfo: the subnet manager of LID {told.lid} answers as {told.state}"

@@ -85,6 +85,7 @@ def ibstatus(node: Node) -> str:
     return out
 
 
+_WIDTHS = {"1X": 1, "4X": 2, "8X": 4, "12X": 8, "2X": 16}
 _LANES = {"SDR": "2.5 Gbps (1)", "QDR": "10.0 Gbps (4)", "HDR": "50.0 Gbps (64)",
           "NDR": "100.0 Gbps (128)", "XDR": "200.0 Gbps (256)"}  # fmt: skip
 
@@ -110,7 +111,7 @@ def ibv_devinfo(node: Node) -> str:
             f"\t\t\tsm_lid:\t\t\t{_sm(p)}\n\t\t\tport_lid:\t\t{p.lid if ib else 0}\n"
             f"\t\t\tport_lmc:\t\t0x00\n\t\t\tlink_layer:\t\t{p.layer}\n"
             "\t\t\tmax_msg_sz:\t\t0x40000000\n"
-            f"\t\t\tactive_width:\t\t{width} ({'2' if width == '4X' else '1'})\n"
+            f"\t\t\tactive_width:\t\t{width} ({_WIDTHS[width]})\n"
             f"\t\t\tactive_speed:\t\t{_LANES[gen]}\n\t\t\tphys_state:\t\t{phys[p.phys]}\n"
             f"\t\t\tGID[  0]:\t\t{gid}" + ("" if ib else ", RoCE v1") + "\n\n"
         )
@@ -191,3 +192,47 @@ def _efa(p: Port, base: str, start: int, moved: int, later: bool) -> str:
     if later:
         values = {name: value + p.moved.get(name, 0) for name, value in values.items()}
     return "".join(f"{base}/hw_counters/{name}:{value}\n" for name, value in values.items())
+
+
+_SIGNAL = {"EDR": "25.78125", "HDR": "53.125", "NDR": "106.25", "XDR": "212.5"}
+"""Gb/s of a lane on the wire, as the tools print it (libibmad dump.c)."""
+_WORDS = {
+    "symbol_error": "SymbolErrorCounter", "link_error_recovery": "LinkErrorRecoveryCounter",
+    "link_downed": "LinkDownedCounter", "port_rcv_errors": "PortRcvErrors",
+    "port_xmit_wait": "PortXmitWait",
+}  # fmt: skip
+
+
+def ibdiags(world: World) -> str:
+    """`sminfo; ibhosts; iblinkinfo -l; ibqueryerrors`, as an engineer pastes them.
+
+    infiniband-diags 44.0 over ibsim: every link says that it could be wider.
+    """
+    out = "sminfo: iberror: failed: query\n"
+    if world.manager != "silent":
+        out = (
+            "sminfo: sm lid 1 sm guid 0x900a84030040a1c0, activity count 18264 priority 14 "
+            f"state 3 SMINFO_{world.manager}\n"
+        )
+    up = [(n, p) for n in world.nodes for p in n.ports
+          if p.layer == "InfiniBand" and p.state != "DOWN"]  # fmt: skip
+    for n, p in up:
+        out += f'Ca\t: 0x{p.guid:016x} ports 1 "{n.name} {p.hca}"\n'
+    for k, (n, p) in enumerate(up):
+        width, gen = p.rate_words.split("(")[1].rstrip(")").split()
+        state = {"ACTIVE": "Active", "INIT": "Initialize", "ARMED": "Armed"}[p.state]
+        link = f"( {width} {_SIGNAL[gen]:>13} Gbps {state}/  LinkUp)"
+        out += (
+            f'0x{p.guid:016x} "{n.name + " " + p.hca:>30}" {p.lid:6} {1:4}[  ] =={link}==>  '
+            f"0x{0xFC6A1C0300000000 + k // 32:016x} {900 + k // 32:6} {k % 32 + 1:4}[  ] "
+            f'"MF0;{p.leaf or "leaf1"}:MQM9700/U1" (Could be 12X )\n'
+        )
+    bad = 0
+    for n, p in up:
+        told = " ".join(f"[{w} == {p.lifetime[c]}]" for c, w in _WORDS.items() if p.lifetime.get(c))
+        if told:
+            bad += 1
+            out += f'Errors for "{n.name} {p.hca}"\n   GUID 0x{p.guid:x} port 1: {told}\n'
+    out += f"\n## Summary: {len(up) + 2} nodes checked, {bad} bad nodes found\n"
+    out += f"##          {2 * len(up)} ports checked, {bad} ports have errors beyond threshold\n"
+    return out + "## Thresholds: \n## Suppressed:\n"

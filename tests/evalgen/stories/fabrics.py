@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..clock import epoch
 from ..render import joblog
 from ..world import World, build
-from .common import Expected, moving, tell_start
+from .common import RAIL, Expected, culprit, moving, tell_start
 from .hardware import train
 
 _NEVER = ["rank_desync", "data_stall", "app_crash", "gpu_fault", "node_down"]
@@ -83,4 +83,59 @@ def uplink_lost() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-STORIES = (efa_healthy, efa_lost, uplink_lost)
+def _bounced(name: str, job: str, manager: str) -> World:
+    """One port lost its link for a moment and was not brought up again."""
+    world = _world(name, nodes=[f"bo-{k}" for k in (1, 2, 3)], job_id=job, env={},
+                   taken_at=epoch("2026-10-19T01:12:00Z"))  # fmt: skip
+    train(world, ago=720, broken=(13,))
+    port = world.nodes[1].ports[5]
+    port.state, port.lid, port.sm_lid = "INIT", 65535, 0
+    port.lifetime |= {"link_downed": 1}
+    world.manager = manager
+    tell_start(world, nccl=False)
+    return world
+
+
+def manager_silent() -> tuple[World, Expected]:
+    world = _bounced("manager_silent", "6121", "silent")
+    return world, Expected(
+        cause="ib_fault", subtype="subnet_manager",
+        told="The subnet manager is dead and nobody noticed, for ports that are Active stay so. "
+        "One port of the second node blinked, and now nobody brings it up: sminfo gets no answer.",
+        must_not=[*_NEVER, "progressing"],
+    )  # fmt: skip
+
+
+def manager_answers() -> tuple[World, Expected]:
+    world = _bounced("manager_answers", "6122", "MASTER")
+    node = world.nodes[1]
+    return world, Expected(
+        cause="ib_fault", subtype="port_down", culprits=[culprit(world.ranks[13], RAIL,
+                                                                 hca="mlx5_5")],
+        told="The same picture beside a subnet manager that answers: it holds back this one port, "
+        "which flapped. It is the port's affair, or of the policy that isolated it.",
+        must_not=[*_NEVER, "progressing"], extra={"may_drain": [node.name]},
+    )  # fmt: skip
+
+
+def fabric_could_more() -> tuple[World, Expected]:
+    world = _world("fabric_could_more", nodes=["fm-1", "fm-2", "fm-3"], job_id="6130",
+                   taken_at=epoch("2026-10-21T14:40:00Z"))  # fmt: skip
+    for node in world.nodes:
+        for port in node.ports:
+            if port.layer == "InfiniBand":
+                port.rate_gbps, port.rate_words = 200, "200 Gb/sec (2X NDR)"
+    old = world.nodes[2].ports[3]
+    old.lifetime |= {"symbol_error": 65535, "link_downed": 255, "port_xmit_wait": 4_000_000_000}
+    world.manager = "MASTER"
+    moving(world, entries=64)
+    tell_start(world)
+    return world, Expected(
+        cause="progressing", subtype="steady", phase="steady",
+        told="A fabric of split cables: two lanes everywhere, and each link could be wider. One "
+        "port's counters have been full for months. Nothing is wrong.",
+        must_not=["ib_fault", "straggler", "config"],
+    )  # fmt: skip
+
+
+STORIES = (efa_healthy, efa_lost, uplink_lost, manager_silent, manager_answers, fabric_could_more)
