@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
+from sluggish.evidence import bug_report
 from sluggish.evidence.archive import OTHER_PACKERS
 from sluggish.evidence.decode import decode
 from sluggish.evidence.model import Evidence, Unread
 from sluggish.evidence.naming import hosts_in, node_of, own_host, rank_of, sample_of
 from sluggish.evidence.source import Item, unreadable
+from sluggish.text import counted
 
 HEAD = 64 << 10
 MORE_WINDOWS = 6
@@ -65,19 +67,33 @@ def look_at(
     seen: list[Seen] = []
     unread: list[Unread] = []
     for item in items:
-        one = item if isinstance(item, Unread) else _look(item, probes)
-        if isinstance(one, Unread):
-            unread.append(one)
-        else:
-            seen.append(one)
+        for one in [item] if isinstance(item, Unread) else _look(item, probes):
+            if isinstance(one, Unread):
+                unread.append(one)
+            else:
+                seen.append(one)
     return seen, unread
 
 
-def _look(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:
+def _look(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
     try:
-        return _recognised(item, probes)
+        if bug_report.is_report(item.read(0, bug_report.HEAD)):
+            return _of_report(item, probes)
+        return [_recognised(item, probes)]
     except OSError as problem:
-        return unreadable(item.name, problem)
+        return [unreadable(item.name, problem)]
+
+
+def _of_report(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
+    """The parts of a report that a probe knows, and one line that names what of it is not read."""
+    report = bug_report.apart(item)
+    found = [_recognised(part, probes) for part in report.parts]
+    seen = [replace(one, own=one.own or report.host) for one in found if isinstance(one, Seen)]
+    names = ", ".join(one.item.name.rsplit("/", 1)[-1] for one in seen) or "nothing"
+    others = report.others + len(found) - len(seen)
+    rest = counted(others, "other part is", "other parts are")
+    why = f"a report of NVIDIA's script: of it {names} is read, {rest} not"
+    return [*seen, Unread(path=item.name, why=why)]
 
 
 def _recognised(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:

@@ -78,7 +78,8 @@ _SOURCES = {
 _LEFT_OUT = re.compile(rf"^{re.escape(GAP_MARK)}([0-9]{{1,18}}) bytes not read", re.MULTILINE)
 # a line without any of the words that people grep for; the kernel's start alone prints hundreds
 _OTHER_LINE = re.compile(
-    r"^(?!--)(?=[^\n]*\S)(?![^\n]{0,4096}(?:nvrm|nvidia|xid|nvlink|mlx5|infiniband|oom|killed proc))",
+    r"^(?!--)(?=[^\n]*\S)"
+    r"(?![^\n]{0,4096}(?:nvrm|nvidia|xid|nvlink|mlx5|infiniband|oom|killed proc))",
     re.MULTILINE | re.IGNORECASE,
 )
 _BOOT_LINES = ("Linux version ", "Booting Linux on")
