@@ -60,6 +60,25 @@ def test_a_good_script_has_nothing_to_improve() -> None:
         ("if ! srun -N 2 \\\n  bash r.sh -K; then", "srun --kill-on-bad-exit=1 -N 2 bash r.sh -K"),
         ("A=1 srun --chdir /x a.py -K", "A=1 srun --kill-on-bad-exit=1 --chdir /x a.py -K"),
         ("L='srun -n 16'\n$L python t.py", "export SLURM_KILL_BAD_EXIT=1"),
+        ("srun -l ./train.py -K", "srun --kill-on-bad-exit=1 -l ./train.py -K"),
+        ("srun -N2 -n16 ./train.py -K", "srun --kill-on-bad-exit=1 -N2 -n16 ./train.py -K"),
+        ("srun -u --overlap ./t -K", "srun --kill-on-bad-exit=1 -u --overlap ./t -K"),
+        ("timeout -k 5 3600 srun python t.py", "5 3600 srun --kill-on-bad-exit=1 python t.py"),
+        ("env A=1 srun python t.py", "env A=1 srun --kill-on-bad-exit=1 python t.py"),
+        ("eval 'srun python t.py'", "eval 'srun --kill-on-bad-exit=1 python t.py'"),
+        ("C='srun python t.py'\neval $C", "export SLURM_KILL_BAD_EXIT=1"),
+        ("f() { srun python t.py; }; f", "srun --kill-on-bad-exit=1 python t.py"),
+        ("function f {\n  srun python t.py\n}", "srun --kill-on-bad-exit=1 python t.py"),
+        ("for i in 1 2; do srun python t.py & done; wait", "srun --kill-on-bad-exit=1 python"),
+        ("case $1 in\n a) srun python t.py ;;\nesac", "srun --kill-on-bad-exit=1 python t.py"),
+        ("out=$(srun python t.py)", "srun --kill-on-bad-exit=1 python t.py"),
+        ("x=$((1<<3))\nsrun python t.py", "srun --kill-on-bad-exit=1 python t.py"),
+        ("for ((i=0; i<3; i++)); do srun python t.py; done", "srun --kill-on-bad-exit=1 python"),
+        ("cat <<< text\nsrun python t.py", "srun --kill-on-bad-exit=1 python t.py"),
+        ("cat <<E-1\nx\nE-1\nsrun python t.py", "srun --kill-on-bad-exit=1 python t.py"),
+        ("cat <<A; cat <<-'B C'\nx\nA\ny\n\tB C\nsrun python t.py", "srun --kill-on-bad-exit=1"),
+        ("echo $'it\\'s'\nsrun python t.py", "srun --kill-on-bad-exit=1 python t.py"),
+        ("echo ${#a[@]} \\# x # 'y\nsrun python t.py", "srun --kill-on-bad-exit=1 python t.py"),
         ("(srun singularity exec x.sif python t.py) &", "srun --kill-on-bad-exit=1 singularity"),
     ],
 )  # fmt: skip
@@ -88,6 +107,180 @@ def test_a_launch_that_outlives_a_dead_rank_is_unfit(launch: str, better: str) -
 )
 def test_a_launch_that_ends_or_is_none_is_fit(launch: str) -> None:
     assert fit(notes(launch)), said(launch)
+
+
+BATCH = "#!/bin/bash\n#SBATCH --nodes=4\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says"),
+    [
+        ("#!/bin/bash\r\n#SBATCH -N2\r\nsrun -K python t.py\r\n", 1, "ends with CR LF"),
+        ("#!/bin/sh\necho\r\n", 2, "ends with CR LF"),
+        ("\ufeff#!/bin/bash\n#SBATCH -N2\nsrun -K python t.py\n", 1, "byte order mark"),
+        ("#SBATCH -N2\nsrun -K python t.py\n", 1, "begins with #!"),
+        ("\n#!/bin/bash\n#SBATCH -N2\nsrun -K python t.py\n", 1, "begins with #!"),
+    ],
+)
+def test_what_sbatch_refuses_is_unfit(text: str, line: int, says: str) -> None:
+    """All of it was shown to the sbatch of Slurm 22.05."""
+    (note,) = [n for n in notes(text) if n.unfit]
+    assert (note.line, says in note.says) == (line, True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import os\r\nos.environ['NCCL_DEBUG'] = 'WARN'\r\n",
+        "\ufeffimport os\n",
+        "srun -K python t.py\n",
+        "#!/usr/bin/env -S bash -e\n#SBATCH -N2\nsrun -K python t.py\n",
+        "#! /bin/sh -l\n#SBATCH -N2\nsrun -K python t.py\n",
+        "#!/usr/bin/python3\n#SBATCH -N2\nprint()\n",
+    ],
+)
+def test_what_sbatch_takes_or_never_sees_is_not_refused(text: str) -> None:
+    assert fit(notes(text)), said(text)
+
+
+def test_settings_and_lines_of_a_script_from_windows_are_those_of_any_other() -> None:
+    dos = [n for n in notes("\ufeff" + GOOD.replace("\n", "\r\n")) if n.line != 1]
+    assert dos == []
+
+
+def test_options_behind_the_first_command_are_told_once_with_their_lines() -> None:
+    text = BATCH + "module load cuda\n#SBATCH --time=1:00:00\n#SBATCH -p gpu\nsrun -K python t.py\n"
+    (note,) = [n for n in notes(text) if "#SBATCH" in n.says]
+    assert (note.line, note.unfit) == (4, False)
+    assert "2 #SBATCH lines" in note.says
+    assert "the first command (line 3)" in note.says
+    assert note.better == ("#SBATCH --time=1:00:00", "#SBATCH -p gpu")
+    assert time_limit_s(read_script(text)) is None
+
+
+def test_a_blank_before_an_option_line_is_told() -> None:
+    (note,) = [n for n in notes(BATCH + "  #SBATCH --time=1\nsrun -K a\n") if "#SBATCH" in n.says]
+    assert (note.line, note.better) == (3, ("#SBATCH --time=1",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        BATCH + "  # a comment\n\n#SBATCH --time=1\nsrun -K a\n",
+        BATCH + "##SBATCH --time=1\n# SBATCH -p x\nsrun -K a\n",
+        BATCH + "#SBATCH--time=1\nsrun -K a\n",
+        BATCH + "sbatch <<E\n#!/bin/sh\n#SBATCH -N2\nsrun a\nE\nsrun -K a\n",
+        BATCH + "srun -K a\n# see #SBATCH --time above\n",
+    ],
+)
+def test_other_comments_are_no_lost_options(text: str) -> None:
+    assert "#SBATCH" not in said(text)
+
+
+def test_options_are_read_with_their_quotes_and_without_a_blank() -> None:
+    text = "#!/bin/sh\n#SBATCH--time=\"1:00:00\" --comment='a -N9'\n   # x\n#SBATCH -N 4 # -N 5\n"
+    (part,) = read_script(text).batch.parts
+    assert part == {"--time": ("1:00:00", 2), "--comment": ("a -N9", 2), "-N": ("4", 4)}
+
+
+HET = """#!/bin/bash
+#SBATCH --nodes=1 --gpus-per-node=8 --time=4:00:00
+#SBATCH hetjob
+#SBATCH --nodes=4 --gres=gpu:b300:8,ssd:1 --time=1:00:00
+export DEEPSPEED_TIMEOUT=180
+"""
+
+
+def test_a_heterogeneous_job_has_its_parts() -> None:
+    text = HET + "srun -K python t.py\n"
+    assert [part["--nodes"][0] for part in read_script(text).batch.parts] == ["1", "4"]
+    assert time_limit_s(read_script(text)) == 3_600
+    assert "srun without --het-group starts ranks in the first alone" in said(text)
+    assert "srun --het-group=0-1 -K python t.py" in said(text)
+    long = text.replace("=1:00:00", "=9:00:00")
+    assert "120 GPU-hours are gone" in said(long.replace("=4:00:00", "=9:00:00"))
+
+
+@pytest.mark.parametrize(
+    "launch",
+    ["srun -K --het-group=0,1 python t.py", "srun -K python a.py : python b.py",
+     "srun -K --het-group=0 a &\nsrun -K --het-group=1 b", "srun -K $WHERE python t.py"],
+)  # fmt: skip
+def test_a_launch_that_names_its_parts_is_in_order(launch: str) -> None:
+    assert "starts ranks in the first alone" not in said(HET + launch)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["torchrun --nnodes 4 t.py", "python -m torch.distributed.run t.py", "accelerate launch t.py",
+     "time python3 -m torch.distributed.launch t.py"],
+)  # fmt: skip
+def test_an_agent_of_one_node_in_a_job_of_several_is_told(line: str) -> None:
+    (note,) = [n for n in notes(BATCH + line) if n.line == 3]
+    assert "starts ranks on the first of 4 nodes alone" in note.says
+    assert note.better == (f"srun --kill-on-bad-exit=1 --ntasks-per-node=1 {line}",)
+    assert any(told.startswith("the launch: ") for told in not_checked(read_script(BATCH + line)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#!/bin/sh\n#SBATCH -N1\ntorchrun t.py",
+        BATCH + "run() { torchrun t.py; }\nexport -f run\nsrun -K bash -c run",
+        BATCH + "for n in $NODES; do ssh $n torchrun t.py & done\ntorchrun t.py",
+        BATCH + "pdsh -w $NODES torchrun t.py\ntorchrun t.py",
+        BATCH + "accelerate config\nmpirun python t.py",
+        BATCH + "deepspeed --hostfile h t.py",
+        "torchrun t.py",
+    ],
+)
+def test_an_agent_that_somebody_starts_everywhere_is_not_told(text: str) -> None:
+    assert "nodes alone" not in said(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "unfit"),
+    [
+        ("deepspeed --launcher slurm t.py", True),
+        ("deepspeed --launcher=SLURM t.py", True),
+        ("python -m deepspeed.launcher.runner --launcher slurm t.py", True),
+        ("deepspeed --launcher slurm --launcher_args '--kill-on-bad-exit=1' t.py", False),
+        ("deepspeed --launcher slurm --launcher_args='-K --mpi=x' t.py", False),
+        ("export SLURM_KILL_BAD_EXIT=1\ndeepspeed --launcher slurm t.py", False),
+        ("deepspeed --launcher pdsh t.py", False),
+        ("deepspeed t.py", False),
+        ("mpirun -np 16 python t.py", False),
+    ],
+)
+def test_a_launcher_that_calls_srun_is_judged_as_srun(line: str, unfit: bool) -> None:
+    assert fit(notes(BATCH + line)) is not unfit
+
+
+def test_who_launches_where_no_srun_does_is_said() -> None:
+    told = list(not_checked(read_script(BATCH + "mpiexec -n 4 python t.py\n")))
+    assert told[0].startswith("the launch: mpirun starts the ranks")
+    inner = BATCH + "sbatch <<E\n#!/bin/sh\nsrun a\nE\ncat <<F\nno\nF\n"
+    told = list(not_checked(read_script(inner)))
+    assert "the script in the here-document at line 4: give it as a file of its own" in told
+    assert len([line for line in told if "here-document" in line]) == 1
+    open_ = list(not_checked(read_script(BATCH + "cat <<E\nsrun a\n")))
+    assert open_[0].startswith("what follows line 3: a quote or here-document")
+
+
+@pytest.mark.parametrize(
+    ("launch", "told"),
+    [
+        ("srun -K torchrun --node_rank=$SLURM_NODEID t.py", True),
+        ("srun -K torchrun --node_rank ${SLURM_PROCID} t.py", True),
+        ('srun -K bash -c "python t.py --rank $SLURM_PROCID"', True),
+        ("srun -K bash -c 'python t.py --rank $SLURM_PROCID'", False),
+        ('srun -K bash -c "python t.py --rank \\$SLURM_PROCID"', False),
+        ("srun -K python t.py --name $SLURM_JOB_ID", False),
+        ("srun -N1 echo $SLURM_PROCID", False),
+    ],
+)
+def test_a_rank_s_own_variable_is_filled_in_by_the_rank(launch: str, told: bool) -> None:
+    assert ("every rank gets 0" in said(launch)) is told
 
 
 def test_options_in_a_variable_from_elsewhere_are_told_as_not_seen() -> None:
@@ -174,8 +367,8 @@ def test_a_checkpoint_only_at_the_end_of_the_epoch_is_told(words: str) -> None:
 
 
 def test_what_the_script_leaves_to_others_is_not_checked() -> None:
-    told = list(not_checked(read_script("source ./env.sh\ntorchrun train.py\necho 'open\n")))
-    assert told[0].startswith("what follows line 3: a quote is opened")
+    told = list(not_checked(read_script("source ./env.sh\npython x.py\necho 'open\n")))
+    assert told[0].startswith("what follows line 3: a quote or here-document begins there")
     assert told[1].startswith("settings of ./env.sh: read by the script, not looked into")
     assert told[2].startswith("the launch: no srun")
     assert told[3].startswith("how often a checkpoint is saved")
@@ -191,8 +384,8 @@ def test_the_time_limit_is_read_as_slurm_writes_it(value: str, seconds: int | No
 
 
 def test_directives_end_at_the_first_command() -> None:
-    told = read_script("#!/bin/sh\n#SBATCH -N4 -t 5  # x\n\n# c\ntrue\n#SBATCH -N9\n").directives
-    assert told == {"-N": ("4", 2), "-t": ("5", 2)}
+    told = read_script("#!/bin/sh\n#SBATCH -N4 -t 5  # x\n\n# c\ntrue\n#SBATCH -N9\n").batch
+    assert told.parts == ({"-N": ("4", 2), "-t": ("5", 2)},)
 
 
 def test_a_variable_that_names_itself_ends() -> None:

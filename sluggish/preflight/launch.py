@@ -10,7 +10,21 @@ from sluggish.preflight.note import OFF, Note, line_of
 from sluggish.preflight.shell import Command, Script, resolved
 from sluggish.text import safe
 
-WRAPPERS = ("if", "then", "else", "do", "while", "until", "time", "!", "exec", "nohup", "{")
+WORDS = ("if", "then", "else", "elif", "do", "while", "until", "!", "{", "time")
+"""Of the shell, before a command."""
+WRAPPERS = frozenset(
+    {"builtin", "command", "env", "exec", "ionice", "nice", "nohup", "numactl", "setsid", "stdbuf"}
+    | {"sudo", "taskset", "time", "timeout", "unbuffer"}
+)
+"""Programs that run another one; their own options stand before it."""
+BARE = re.compile(
+    # -l   -N2   --pty
+    r"-[EHKklOsQuvXZ]\Z|-[A-Za-z].+\Z|--(?:label|unbuffered|quiet|verbose|overlap|exact|exclusive|overcommit|"
+    r"oversubscribe|pty|kill-on-bad-exit|no-kill|contiguous|multi-prog|disable-status|reboot|"
+    r"preserve-env|immediate|propagate|whole|no-container-[a-z-]+|container-(?:mount-home|remap-root|"
+    r"writable))\Z"
+)
+"""srun's options that take no word behind them (srun(1))."""
 HELPERS = frozenset(
     {"cp", "date", "df", "echo", "free", "hostname", "ibstat", "ls", "lsof", "mkdir", "mv"}
     | {"nvidia-smi", "rm", "rsync", "sleep", "sluggish", "tar", "test", "true", "uname"}
@@ -25,21 +39,43 @@ PROGRAMS = re.compile(
 def sruns(script: Script) -> Iterator[Command]:
     """The steps that start ranks: no helper of the batch script's."""
     for command in script.commands:
-        words = _bare(command, script)
-        if words and words[0].rpartition("/")[2] == "srun":
+        words = bare(command, script)
+        if words and name_of(words[0]) == "srun":
             program = _program(words)
-            if program is None or program.rpartition("/")[2] not in HELPERS:
+            if program is None or name_of(program) not in HELPERS:
                 yield Command(line=command.line, words=tuple(words), raw=command.raw)
 
 
-def _bare(command: Command, script: Script) -> list[str]:
-    """Without `if`, `time` and the like; a first word that is a variable of the script's opened."""
+def bare(command: Command, script: Script) -> list[str]:
+    """Without `if`, `time`, `timeout 60` and the like; a variable of the script's opened."""
     words = list(command.words)
-    while words and words[0] in WRAPPERS:
+    while words and words[0] in WORDS:
         words.pop(0)
+    if words and words[0] == "eval":
+        words = resolved(" ".join(words[1:]), script.settings).split()
     if words and words[0].startswith("$"):
         words[:1] = resolved(words[0], script.settings).split()
+    if words and words[0].rpartition("/")[2] in WRAPPERS:
+        at = next((n for n, word in enumerate(words) if name_of(word) in LAUNCHERS), 0)
+        words = words[at:]
     return words
+
+
+LAUNCHERS = (
+    "srun",
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "mpirun",
+    "mpiexec",
+    "python",
+    "python3",
+)
+
+
+def name_of(word: str) -> str:
+    """The program without its folder."""
+    return word.rpartition("/")[2]
 
 
 def _options(words: tuple[str, ...] | list[str]) -> list[str]:
@@ -47,8 +83,9 @@ def _options(words: tuple[str, ...] | list[str]) -> list[str]:
     for at, word in enumerate(words[1:], 1):
         if word.startswith(("-", "$")):
             continue
-        value_of = words[at - 1].startswith("-") and "=" not in words[at - 1] and at > 1
-        if not value_of or PROGRAMS.match(word.rpartition("/")[2]):
+        before = words[at - 1]
+        takes = before.startswith("-") and "=" not in before and at > 1 and not BARE.match(before)
+        if not takes or PROGRAMS.match(name_of(word)):
             return list(words[1:at])
     return list(words[1:])
 

@@ -7,13 +7,15 @@ from sluggish.preflight.note import Note
 from sluggish.preflight.recorder import recorder
 from sluggish.preflight.settings import folklore, timeouts, watchdog
 from sluggish.preflight.shell import Script
+from sluggish.preflight.submit import agents, expanded, ignored, launch_is_by, parts, refused
 from sluggish.text import safe
 
 
 def check(script: Script) -> tuple[Note, ...]:
     """What speaks against the launch, worst first, then in the order of the lines."""
-    parts = (kill, watchdog, timeouts, recorder, folklore, checkpoint, export)
-    notes = [note for part in parts for note in part(script)]
+    sides = (refused, ignored, kill, agents, parts, expanded, watchdog, timeouts, recorder,
+             folklore, checkpoint, export)  # fmt: skip
+    notes = [note for side in sides for note in side(script)]
     return tuple(sorted(notes, key=lambda n: (not n.unfit, n.line is None, n.line or 0)))
 
 
@@ -25,11 +27,18 @@ def fit(notes: Sequence[Note]) -> bool:
 def not_checked(script: Script) -> Iterator[str]:
     """What the script leaves to others."""
     if script.open_quote is not None:
-        yield f"what follows line {script.open_quote}: a quote is opened there and never closed"
+        where = f"what follows line {script.open_quote}"
+        yield f"{where}: a quote or here-document begins there and never ends"
     if script.sourced:
         files = ", ".join(safe(name, 60) for name in script.sourced[:4])
         yield f"settings of {files}: read by the script, not looked into (give it as --script too)"
     if not any(True for _ in sruns(script)):
-        yield "the launch: no srun that starts ranks stands in this script"
+        by = launch_is_by(script)
+        if by:
+            yield f"the launch: {by} starts the ranks, and what it does when one of them dies"
+        else:
+            yield "the launch: no srun that starts ranks stands in this script"
+    for line in script.inner:
+        yield f"the script in the here-document at line {line}: give it as a file of its own"
     if not saves_are_told(script):
         yield "how often a checkpoint is saved: not to be seen here; once an epoch is too rare"

@@ -11,6 +11,7 @@ from sluggish.preflight.screen import block, finished, wrapped
 from sluggish.preflight.script import check, fit, not_checked
 from sluggish.preflight.shell import Script, read_script
 from sluggish.preflight.sources import bad
+from sluggish.preflight.submit import refused
 from sluggish.report.terminal import Look
 from sluggish.text import safe
 
@@ -50,6 +51,8 @@ def _lines(script: Script, notes: Sequence[Note], name: str, look: Look) -> Iter
     if unfit:
         lines = f"{len(unfit)} lines cost" if len(unfit) > 1 else "one line costs"
         says = f"{lines} the allocation when something breaks"
+        if any(True for _ in refused(script)):
+            says = "sbatch refuses it as it stands"
         yield from block("NOT FIT", [says], look)
     else:
         more = f"; {len(notes)} to improve" if notes else ""

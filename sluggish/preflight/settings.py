@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from sluggish.catalog.nccl import BASE_TIMEOUT_S
+from sluggish.preflight import batch
 from sluggish.preflight.note import OFF, ON, Note, is_one_of, line_of, number, of_setting, span
 from sluggish.preflight.shell import Script
 
@@ -171,8 +172,12 @@ def folklore(script: Script) -> Iterator[Note]:
 
 
 def time_limit_s(script: Script) -> float | None:
-    """Slurm's forms of --time: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S."""
-    value, _ = script.directives.get("--time") or script.directives.get("-t") or ("", 0)
+    """Slurm's forms of --time: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S; of several parts the least."""
+    told = [_seconds(batch.of(part, ("--time", "-t"))) for part in script.batch.parts]
+    return min((one for one in told if one is not None), default=None)
+
+
+def _seconds(value: str) -> float | None:
     match = re.match(r"(?:(\d{1,4})-)?(\d{1,6})(?::(\d{1,2}))?(?::(\d{1,2}))?\Z", value)
     if not match:
         return None
@@ -183,17 +188,7 @@ def time_limit_s(script: Script) -> float | None:
 
 
 def _cost(script: Script, seconds: float) -> str:
-    nodes = _directive(script, "--nodes", "-N")
-    gpus = _directive(script, "--gpus-per-node", "--gres", "--ntasks-per-node")
-    if not nodes or not gpus:
+    gpus = sum(batch.gpus(part) or 0 for part in script.batch.parts)
+    if not gpus:
         return "the whole allocation waits so long"
-    return f"{nodes * gpus * seconds / 3_600:,.0f} GPU-hours are gone then"
-
-
-def _directive(script: Script, *names: str) -> int | None:
-    """The last number of an #SBATCH value: `8`, `gpu:8`, `gpu:b300:8`."""
-    for name in names:
-        match = re.search(r"(\d{1,6})\Z", script.directives.get(name, ("", 0))[0])
-        if match:
-            return int(match[1])
-    return None
+    return f"{gpus * seconds / 3_600:,.0f} GPU-hours are gone then"

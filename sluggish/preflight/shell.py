@@ -1,16 +1,16 @@
 """Pure: the commands and settings that stand in a shell script, read and never run.
 
-No shell: quotes, comments, continuations and here-documents are understood, nothing is expanded
-but variables that the script itself sets to plain text.
+No shell: nothing is expanded but variables that the script itself sets to plain text.
 """
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sluggish.preflight.batch import Batch, read_batch
+from sluggish.preflight.lexer import lexed
+
 _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)\Z", re.DOTALL)
-_HERE = re.compile(r"<<-?[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([A-Za-z0-9_]+))")
 _USE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?[-=]([^${}]*))?\})")
 _PYTHON = re.compile(
     # os.environ["NCCL_DEBUG"] = "WARN"     (in a program, or in a here-document)
@@ -18,12 +18,7 @@ _PYTHON = re.compile(
 )
 _COMMENT = re.compile(r"^[ \t]*#.*$", re.MULTILINE)
 MOST_VALUE = 4_000
-ENDS = ";&|()\n"
-BLANK = " \t"
-_RUN = re.compile(r".[^\\'\"\s;&|()<#]*", re.DOTALL)
-"""Letters that change nothing, at once: a word that grew letter by letter took minutes."""
 EXPORTS = ("export", "env", "declare", "typeset", "readonly", "local")
-DIRECTIVE = re.compile(r"#SBATCH[ \t]+(.*)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,29 +48,32 @@ class Script:
 
     commands: tuple[Command, ...]
     settings: Mapping[str, Setting]
-    directives: Mapping[str, tuple[str, int]]
-    """`--nodes` and its value and line, of the #SBATCH lines; short options as they are written."""
+    batch: Batch
+    """What sbatch reads of it."""
     text: str
     """Line for line, without those that are comments."""
     sourced: tuple[str, ...] = ()
     """Files that it reads settings from: not seen here."""
+    inner: tuple[int, ...] = ()
+    """Lines at which a here-document begins that is a script of its own."""
     open_quote: int | None = None
-    """Line of a quote that is never closed: what follows it was not understood."""
+    """Line of a quote or here-document that is never closed: what follows was not understood."""
 
 
 def read_script(text: str) -> Script:
     """Everything that can be known without running it."""
-    text = text.replace("\r\n", "\n")
+    whole, text = text, text.removeprefix("\ufeff").replace("\r\n", "\n")
     commands: list[Command] = []
     settings: dict[str, Setting] = {}
     sourced: list[str] = []
-    pieces, open_quote = _pieces(text)
-    for line, words, raw in pieces:
-        rest = _take_settings(words, line, settings)
+    read = lexed(text)
+    for piece in read.pieces:
+        line = piece.line
+        rest = _take_settings(piece.words, line, settings)
         if rest and rest[0] in (".", "source") and len(rest) > 1:
             sourced.append(rest[1])
         if rest:
-            commands.append(Command(line=line, words=tuple(rest), raw=raw))
+            commands.append(Command(line=line, words=tuple(rest), raw=piece.raw))
     done: dict[tuple[str, int], str] = {}
     spoken = _COMMENT.sub("", text)
     for match in _PYTHON.finditer(spoken):
@@ -87,11 +85,23 @@ def read_script(text: str) -> Script:
             name: replace(one, value=resolved(one.value, settings, done=done))
             for name, one in settings.items()
         },
-        directives=dict(_directives(text)),
+        batch=read_batch(whole, read.documents),
         text=spoken,
         sourced=tuple(dict.fromkeys(sourced)),
-        open_quote=open_quote,
+        inner=tuple(_inner(text, read.documents)),
+        open_quote=read.open_quote,
     )
+
+
+_LAUNCH = re.compile(r"^#SBATCH\b|^[^#\n]*\bsrun\b", re.MULTILINE)
+
+
+def _inner(text: str, documents: Sequence[range]) -> Iterator[int]:
+    lines = text.split("\n") if documents else []
+    for document in documents:
+        body = "\n".join(lines[document.start - 1 : document.stop - 1])
+        if _LAUNCH.search(body):
+            yield document.start
 
 
 def resolved(
@@ -140,101 +150,3 @@ def _take_settings(words: list[str], line: int, settings: dict[str, Setting]) ->
             break
         at += 1
     return words[at:]
-
-
-def _directives(text: str) -> Iterator[tuple[str, tuple[str, int]]]:
-    """The #SBATCH lines before the first command, as sbatch reads them."""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.strip() and not line.startswith("#"):
-            return
-        match = DIRECTIVE.match(line)
-        words = re.sub(r"\s#.*", "", match[1]).split() if match else []
-        for at, word in enumerate(words):
-            if word.startswith("--"):
-                name, _, value = word.partition("=")
-            elif word.startswith("-"):
-                name, value = word[:2], word[2:]
-            else:
-                continue
-            after = words[at + 1] if at + 1 < len(words) else "-"
-            yield name, (value or ("" if after.startswith("-") else after), number)
-
-
-def _pieces(text: str) -> tuple[list[tuple[int, list[str], str]], int | None]:
-    """Simple commands as words, with line and raw text; and where a quote stays open."""
-    found: list[tuple[int, list[str], str]] = []
-    words: list[str] = []
-    here: list[str] = []
-    word: str | None = None
-    at, began, end = 0, 0, len(text)
-    breaks = [match.start() for match in re.finditer("\n", text)]
-    while at < end:
-        char, before = text[at], at
-        if char == "\\":
-            word = word if text[at + 1 : at + 2] == "\n" else (word or "") + text[at + 1 : at + 2]
-            at += 2
-        elif char in "'\"":
-            close = _closing(text, at)
-            if close is None:
-                return found, text.count("\n", 0, at) + 1
-            word = (word or "") + text[at + 1 : close]
-            at = close + 1
-        elif char == "#" and word is None:
-            at = _line_end(text, at)
-        elif (match := _HERE.match(text, at)) and text[at : at + 3] != "<<<":
-            here.append(next(filter(None, match.groups())))
-            at = match.end()
-        elif char in BLANK or char in ENDS:
-            words += [] if word is None else [word]
-            word = None
-            if char in ENDS:
-                found += [_piece(text, breaks, began, at, words)] * bool(words)
-                words = []
-            at += 1
-            while char == "\n" and here:
-                at = _after_document(text, at, here.pop(0))
-        else:
-            run = _RUN.match(text, at)
-            assert run
-            word = (word or "") + run[0]
-            at = run.end()
-        if word is None and not words:
-            began = at
-        elif not words and began < before and not text[began:before].strip("\\\n" + BLANK):
-            began = before
-    words += [] if word is None else [word]
-    return found + [_piece(text, breaks, began, end, words)] * bool(words), None
-
-
-def _piece(
-    text: str, breaks: list[int], began: int, end: int, words: list[str]
-) -> tuple[int, list[str], str]:
-    raw = " ".join(text[began:end].replace("\\\n", " ").split())
-    return bisect_left(breaks, began) + 1, words, raw
-
-
-def _closing(text: str, at: int) -> int | None:
-    """Where the quote that begins here is closed."""
-    quote, at = text[at], at + 1
-    while at < len(text):
-        if text[at] == "\\" and quote == '"':
-            at += 1
-        elif text[at] == quote:
-            return at
-        at += 1
-    return None
-
-
-def _line_end(text: str, at: int) -> int:
-    found = text.find("\n", at)
-    return len(text) if found < 0 else found
-
-
-def _after_document(text: str, at: int, word: str) -> int:
-    """Behind the line that ends a here-document."""
-    while at < len(text):
-        end = _line_end(text, at)
-        line, at = text[at:end], end + 1
-        if line.lstrip("\t") == word:
-            break
-    return min(at, len(text))
