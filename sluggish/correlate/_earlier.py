@@ -1,6 +1,10 @@
 """Dumps that do not show the hang: of a job that moves, or written before the others got there."""
 
-from sluggish.correlate._standing import Node, Scene, one_sided, posted
+from datetime import datetime
+
+from sluggish.correlate._one_job import SLACK
+from sluggish.correlate._standing import Node, Scene, Standing, one_sided, posted
+from sluggish.facts.collective import GroupHead
 from sluggish.text import counted
 
 MOVING_S = 1.0
@@ -9,19 +13,54 @@ clock by a tick (4 to 10 ms), so the newest operation may seem to be of the futu
 
 
 def set_moving_aside(scene: Scene) -> None:
-    """Operations that were a second old when the dump was written do not hang."""
-    ages = [
-        (s.records[0].taken_at - moment).total_seconds()
-        for s in scene.standings.values()
-        if s.at and s.records[0].taken_at
-        # pg_status may be one ahead of the entries: then the newest entry tells how young it is
-        if (moment := s.at[1].enqueued_at or s.records[0].last_created_at)
-    ]
+    """Operations that were a second old when the dump was written do not hang.
+
+    A host may have queued its operations long ago: one that still queues tells the same.
+    """
+    ages = [age for s in scene.standings.values() if s.at and (age := _age(s)) is not None]
     waiting = [s for s in scene.standings.values() if s.at]
-    if waiting and len(ages) == len(waiting) and all(abs(age) < MOVING_S for age in ages):
+    if waiting and len(ages) == len(waiting) and all(age < MOVING_S for age in ages):
         for standing in waiting:
             standing.at, standing.batch = None, ()
         scene.notes.append("operations were pending for less than a second: the job moves")
+        return
+    _set_early_aside(scene)
+
+
+def _age(standing: Standing) -> float | None:
+    """Seconds from what it waits in, or from the newest it posted, to its dump; None unknown."""
+    record = standing.records[0]
+    at = standing.at[1].enqueued_at if standing.at else None
+    # pg_status may be one ahead of the entries: then the newest entry tells how young it is
+    moments = [moment for moment in (at, record.last_created_at) if moment]
+    if record.taken_at is None or not moments:
+        return None
+    return min(abs((record.taken_at - moment).total_seconds()) for moment in moments)
+
+
+def _set_early_aside(scene: Scene) -> None:
+    """Dumps written well before another rank posted what it waits in: the job went on after them.
+
+    Where clocks differ by more than the slack a rank is not seen, which blames nobody. Without
+    it the dump that a rank wrote when it raised, just before the others came, would be lost.
+    """
+    began = [m for s in scene.standings.values() if s.at and (m := s.at[1].enqueued_at)]
+    if not began:
+        return
+    last = max(began) - SLACK
+    early = [s.rank for s in scene.standings.values() if (w := _written(s)) and w < last]
+    for rank in early:
+        del scene.standings[rank]
+        scene.unobserved.add(rank)
+    if early:
+        scene.notes.append(
+            f"{counted(len(early), 'dump was', 'dumps were')} written before the others came to "
+            "where they wait: set aside"
+        )
+
+
+def _written(standing: Standing) -> datetime | None:
+    return max((r.taken_at for r in standing.records if r.taken_at), default=None)
 
 
 def drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
@@ -38,7 +77,7 @@ def drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
                 or not posted(head, node.op.seq)
             }
             stale |= group_waits
-    stale |= _left_behind(scene, nodes)
+    stale |= _left_behind(scene)
     if not stale:
         return
     scene.notes.append(
@@ -56,24 +95,39 @@ def drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
         del nodes[key]
 
 
-def _left_behind(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> set[int]:
-    """Ranks that others wait for, whose peers have finished later collectives of the group.
+def _left_behind(scene: Scene) -> set[int]:
+    """Ranks that have not posted what others have finished, in any group.
 
     On Gloo a finished one may have failed, but a program does not post another after that.
     """
     behind: set[int] = set()
-    for number in {node.group for node in nodes.values() if node.op.peer is None}:
+    for number, group in enumerate(scene.groups):
+        heads = [
+            (rank, standing, standing.heads.get(number))
+            for rank in group.ranks
+            if (standing := scene.standings.get(rank))
+        ]
         ends = {
             op.seq
-            for rank in scene.groups[number].ranks
-            if (standing := scene.standings.get(rank)) and number in standing.heads
-            for op in standing.heads[number].recent
-            if not one_sided(op)
+            for _, _, head in heads
+            if head
+            for op in head.recent
+            if op.peer is None and not one_sided(op)
         }
-        proof = sorted(ends)[-2:] if number in scene.gloo else sorted(ends)[-1:]
-        waited = {r for n in nodes.values() if n.group == number for r in n.waits}
-        for rank in waited if len(proof) == 1 + (number in scene.gloo) else ():
-            head = scene.standings[rank].heads.get(number)
-            if head and head.last_enqueued is not None and head.last_enqueued < proof[0]:
-                behind.add(rank)
+        need = 2 if number in scene.gloo else 1
+        if len(ends) < need:
+            continue
+        proof = sorted(ends)[-need]
+        behind |= {rank for rank, standing, head in heads if _before(standing, head, proof)}
     return behind
+
+
+def _before(standing: Standing, head: GroupHead | None, seq: int) -> bool:
+    """Whether the dump is of a time when the rank had not posted this number of the group.
+
+    A group without a head was never used: pg_config keeps those that have left the ring. Gloo's
+    does not.
+    """
+    if head is None:
+        return not any(r.wrapped and r.backend == "gloo" for r in standing.records)
+    return head.last_enqueued is not None and head.last_enqueued < seq

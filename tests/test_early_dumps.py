@@ -1,0 +1,95 @@
+"""Dumps that do not show the hang: older than what the others have finished, or of a moving job."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from evalgen.flight_recorder import Group, pickled
+from fr_scenes import STOP, T0, Job, Op, Program, fsdp
+from test_waitgraph import Facts, ask, blamed, facts_of
+
+from sluggish.facts.collective import RankRecord
+
+WORLD = Group(name="0", desc="default_pg", ranks=(0, 1, 2, 3))
+SHARD = Group(name="1", desc="mesh_dp_shard", ranks=(0, 1, 2, 3))
+BARRIER, STEP = Op(WORLD, "all_reduce_barrier", (1,), (1,)), Op(SHARD, "_reduce_scatter_base")
+
+
+def hung(posted: dict[int, int], **how) -> Job:
+    """A barrier, then so many steps on another group as each rank posts; then it sleeps."""
+    programs: dict[int, Program] = {r: [BARRIER, *[STEP] * n, STOP] for r, n in posted.items()}
+    return Job(4, (WORLD, SHARD), programs, **how).run()
+
+
+def test_a_dump_from_before_the_first_use_of_a_group_is_no_record_of_a_later_hang():
+    """Rank 3 asked at the start; 2 is stuck now, after its peers and it have finished four."""
+    files = hung({0: 5, 1: 5, 2: 4, 3: 5}).files() | {
+        3: hung(dict.fromkeys(range(4), 0)).files()[3]
+    }
+    wait = ask(facts_of(files))
+    assert (wait.state, blamed(wait), wait.unobserved) == ("host_stuck", [2], (3,))
+    assert any("older than what their peers have finished" in n for n in wait.confidence_notes)
+
+
+def test_a_rank_that_never_used_the_group_in_which_nothing_was_ever_finished_is_named():
+    wait = ask(facts_of(hung({0: 1, 1: 1, 2: 1, 3: 0}).files()))
+    assert (wait.state, blamed(wait), wait.unobserved) == ("host_stuck", [3], ())
+
+
+@pytest.mark.parametrize(("backend", "unseen"), [("nccl", (3,)), ("gloo", ())])
+def test_pg_config_keeps_what_has_left_a_wrapped_ring_so_it_proves_an_older_dump(backend, unseen):
+    """Gloo's keeps nothing: there rank 3, whose ring is full of barriers, may be no member."""
+    programs: dict[int, Program] = {
+        r: [*[BARRIER] * 6, *[STEP] * (8 if r == 2 else 9), STOP] for r in range(4)
+    }
+    job = Job(4, (WORLD, SHARD), programs, buffer_size=5, backend=backend).run()
+    start: dict[int, Program] = {r: [BARRIER] * 6 for r in range(4)}
+    early = Job(4, (WORLD, SHARD), start, buffer_size=5, backend=backend).run()
+    wait = ask(facts_of(job.files() | {3: early.files()[3]}), world_size=4)
+    assert (blamed(wait), wait.unobserved) == ([2], unseen)
+
+
+def test_an_operation_that_runs_in_an_older_dump_is_not_stuck_on_its_device():
+    """Peers have finished it, and a later one of the group that needs this rank too."""
+    job = hung({0: 5, 1: 5, 2: 4, 3: 5})
+    early = hung({0: 2, 1: 2, 2: 1, 3: 2}).files()[3]  # in its second step, which is over by now
+    wait = ask(facts_of(job.files() | {3: early}))
+    assert (wait.state, blamed(wait), wait.unobserved) == ("host_stuck", [2], (3,))
+
+
+def taken(facts: Facts, seconds: dict[int, float]) -> Facts:
+    """Each dump written so long after the first call of the job."""
+    start = datetime.fromtimestamp(T0 / 1e9, UTC)
+    return [
+        replace(f, taken_at=start + timedelta(seconds=seconds.get(f.rank, 600)))
+        if isinstance(f, RankRecord)
+        else f
+        for f in facts
+    ]
+
+
+@pytest.mark.parametrize(("late", "named"), [(59, [2, 3]), (120, [2])])
+def test_an_empty_ring_is_told_by_the_time_of_its_file(late, named):
+    """Only-active dumps show nothing finished: what is a minute older than the wait is set aside.
+
+    Less may be the dump of a rank that raised just before the others came.
+    """
+    job = fsdp(4, 2, "missing")
+    for rank in (0, 1):
+        pending = next(e for e in job.recorders[rank].dump()["entries"] if not e["retired"])
+        pending["time_created_ns"] = T0 + late * 10**9
+    pending = job.recorders[3].dump()["entries"][-1]
+    pending.update(state="completed", retired=True, time_discovered_completed_ns=T0 + 1)
+    files = {r: pickled(rec.dump(only_active=True)) for r, rec in job.recorders.items()}
+    files[3] = files[2]
+    wait = ask(taken(facts_of(files), {3: 0.001}))
+    assert sorted(blamed(wait)) == named
+
+
+@pytest.mark.parametrize(("newest_s", "state"), [(599.5, "none"), (598.5, "host_stuck")])
+def test_a_host_that_still_queues_moves_however_long_its_oldest_operation_waits(newest_s, state):
+    """The GPU may be many steps behind the host."""
+    facts = taken(facts_of(fsdp(4, 2, "missing", run_ahead=3).files()), {})
+    newest = datetime.fromtimestamp(T0 / 1e9, UTC) + timedelta(seconds=newest_s)
+    facts = [replace(f, last_created_at=newest) if isinstance(f, RankRecord) else f for f in facts]
+    assert ask(facts).state == state
