@@ -329,8 +329,69 @@ def test_a_second_network_of_one_node_is_no_slow_link() -> None:
     names = nodes(1)
     storage = [port(names[0], h, rate_gbps=100.0) for h in ("mlx5_8", "mlx5_9")]
     assert roots(run("SLOW-LINK", *healthy(names), *storage, names=names)) == []
-    (one,) = roots(run("SLOW-LINK", *healthy(names), storage[0], names=names))
-    assert one.spots[0].hca == "mlx5_8"
+    assert roots(run("SLOW-LINK", *healthy(names), storage[0], names=names)) == []
+    (doubt,) = run("IB-RATE", *healthy(names), storage[0], names=names)
+    assert doubt.role is Role.CONTEXT
+    assert doubt.says == (
+        "mlx5_8: 100 Gb/s (4X), its peers 400: a link that degraded, or a storage or management "
+        "port: no peer tells"
+    )
+
+
+def test_a_slower_port_of_one_node_is_slow_where_nccl_uses_it_or_lanes_are_lost() -> None:
+    names = nodes(1)
+    nine = (*EIGHT, "mlx5_8")
+    slow = port(names[0], "mlx5_8", rate_gbps=200.0)
+    narrow = port(names[0], "mlx5_8", rate_gbps=100.0, width="1X")
+    for given in ([slow, using(names[0], nine)], [narrow]):
+        for rule in ("SLOW-LINK", "IB-RATE"):
+            (one,) = roots(run(rule, *healthy(names), *given, names=names))
+            assert one.spots[0].hca == "mlx5_8"
+    aside = run("IB-RATE", *healthy(names), slow, using(names[0]), names=names)
+    assert aside == ()
+
+
+def test_equal_cards_that_are_slower_on_every_node_are_a_storage_network() -> None:
+    storage = [port(n, h, rate_gbps=200.0) for n in nodes(3) for h in ("mlx5_8", "mlx5_9")]
+    found = used([*healthy(nodes(3)), *storage], ())
+    assert {a.hca: a.why for a in found.aside} == dict.fromkeys(
+        ("mlx5_8", "mlx5_9"), "200 Gb/s on every node, most ports run 400: storage or management"
+    )
+    off = [*without(storage, ("gpu-02", "mlx5_9")), down("gpu-02", "mlx5_9")]
+    found_off = run("IB-PORT", *healthy(nodes(3)), *off, names=nodes(3))
+    assert roots(found_off) == []
+    assert any(f.says.startswith("mlx5_9 is not Active on gpu-02, ignored") for f in found_off)
+
+
+def test_two_halves_of_two_rates_are_both_the_jobs() -> None:
+    half = [port(n, h, rate_gbps=200.0) for n in nodes(3) for h in EIGHT[4:]]
+    mixed = [*healthy(nodes(3), EIGHT[:4]), *half]
+    assert used(mixed, ()).aside == ()
+    gone = [*without(mixed, ("gpu-02", "mlx5_5")), down("gpu-02", "mlx5_5")]
+    assert [f.node for f in roots(run("IB-PORT", *gone, names=nodes(3)))] == ["gpu-02"]
+
+
+def test_a_node_whose_names_are_shifted_has_no_slow_link() -> None:
+    names, nine = nodes(4), (*EIGHT, "mlx5_8")
+    plain = [p for p in healthy(names) if p.node != "gpu-02"]
+    shifted = [port("gpu-02", h, rate_gbps=200.0 if h == "mlx5_3" else 400.0) for h in nine]
+    for rule in ("SLOW-LINK", "IB-RATE"):
+        assert roots(run(rule, *plain, *shifted, names=names)) == []
+    assert any("under other names" in f.says for f in run("IB-RATE", *plain, *shifted, names=names))
+    # one link less of the full rate: it is slow, whatever else stands there
+    for rule in ("SLOW-LINK", "IB-RATE"):
+        lost = shifted[:-1]
+        assert [f.node for f in roots(run(rule, *plain, *lost, names=names))] == ["gpu-02"]
+
+
+def test_a_slower_port_that_nccl_left_out_on_that_node_is_not_its_link() -> None:
+    names = nodes(3)
+    ports = without(healthy(names), ("gpu-02", "mlx5_3"))
+    ports.append(port("gpu-02", "mlx5_3", rate_gbps=200.0))
+    lists = [using(n, EIGHT if n != "gpu-02" else (*EIGHT[:3], *EIGHT[4:])) for n in names]
+    found = run("IB-RATE", *ports, *lists, names=names)
+    assert [(f.role, f.node) for f in found] == [(Role.CONTEXT, "gpu-02")]
+    assert [f.node for f in roots(run("IB-RATE", *ports, lists[0], names=names))] == ["gpu-02"]
 
 
 def test_a_card_with_two_idle_ports_is_named_once_a_node() -> None:

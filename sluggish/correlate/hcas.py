@@ -20,6 +20,9 @@ TRUST = ("ib_ports", "ibstat", "ibstatus", "ibv_devinfo")
 """Which source's field is taken where several fill it."""
 _WORST = ("down", "initializing", "armed", "active_defer", "unknown", "active")
 
+MANY_NODES = 2
+"""On so many nodes the same low rate is by design: links do not degrade together."""
+
 EVERYWHERE = "Active on no node"
 V = TypeVar("V", bound=Hashable)
 N = TypeVar("N", bound=Hashable)
@@ -211,11 +214,33 @@ def _minority(ports: list[Port]) -> list[Aside]:
     for port in ports:
         by_hca[port.hca].append(port)
     out: dict[str, str] = {}
+    slower = _slower_everywhere(by_hca, layer, rate)
     for hca, mine in by_hca.items():
-        why = _why_aside(mine, layer, rate, kinds)
+        why = _why_aside(mine, layer, rate, kinds) or slower.get(hca)
         if why and not (len(nodes) == 1 and _lonely_fault(mine, layer, kinds)):
             out[hca] = why
     return _asides(ports, out)
+
+
+def _slower_everywhere(
+    by_hca: Mapping[str, list[Port]], layer: str | None, rate: float | None
+) -> dict[str, str]:
+    """HCAs below the usual rate on every one of several nodes: a storage network on equal cards.
+
+    Only where they are few: of two halves nobody can tell which one is the job's.
+    """
+    best: dict[str, float] = {}
+    for hca, ports in by_hca.items():
+        up = [p for p in ports if p.state == "active" and p.link_layer == layer and p.rate_gbps]
+        if up:
+            best[hca] = max(p.rate_gbps or 0 for p in up)
+            if len({p.node for p in up}) < MANY_NODES:
+                best[hca] = rate or 0
+    low = [hca for hca, top in best.items() if rate and top < rate]
+    if 2 * len(low) >= len(best) - len(low):
+        return {}
+    told = f"most ports run {rate:g}: storage or management"
+    return {hca: f"{best[hca]:g} Gb/s on every node, {told}" for hca in low}
 
 
 def _lonely_fault(mine: list[Port], layer: str | None, kinds: set[str | None]) -> bool:

@@ -1,10 +1,11 @@
 """What the fabric rules share: the job's ports, names of places, blast radius, time."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 
-from sluggish.correlate.hcas import Used, of_job, ports_of_job, used
+from sluggish.correlate.hcas import Key, Used, keys, of_job, ports_of_job, used
 from sluggish.correlate.window import When, when
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.fabric import FabricEvent, NcclHcas, Port
@@ -61,6 +62,15 @@ class Owners:
 def job_node(node: str | None, view: View) -> str | None:
     """The job's own spelling of a node; None where it is not one of the job's."""
     return of_job(node, view.one(Look))
+
+
+def listed_on(view: View) -> dict[str | None, set[Key]]:
+    """What NCCL lists on each node: it drops ports that are not Active when it starts."""
+    out: dict[str | None, set[Key]] = defaultdict(set)
+    for line in view.all(NcclHcas):
+        if node := job_node(line.node, view):
+            out[node] |= {key for name in line.hcas for key in keys(name)}
+    return out
 
 
 def phase_of(at: datetime | None, view: View) -> When:

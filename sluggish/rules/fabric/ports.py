@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sluggish.causes import Family
-from sluggish.correlate.hcas import Key, Used, keys, of_job
+from sluggish.correlate.hcas import Used, of_job
 from sluggish.correlate.window import When
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.fabric import FabricEvent, FabricFlavour, NcclHcas, Port, RdmaDevices
@@ -15,6 +15,7 @@ from sluggish.rules.fabric.common import (
     blind,
     in_use,
     job_node,
+    listed_on,
     named,
     note,
     phase_of,
@@ -51,7 +52,7 @@ def ib_port(view: View) -> Iterator[Finding]:
     starting = [p for p in used if p.state in ("initializing", "armed")]
     if not of_subnet(starting, view):
         bad += starting
-    listed = _listed(view) if bad else {}
+    listed = listed_on(view) if bad else {}
     start_up = {p for p in bad if p.node in listed and (p.hca, p.port) not in listed[p.node]}
     yield from (_left_out_note(p) for p in bad if p in start_up)
     bad = [p for p in bad if p not in start_up]
@@ -200,15 +201,6 @@ def _same(event: FabricEvent, port: Port) -> bool:
         or (event.pci is not None and event.pci == port.pci)
         or (event.netdev is not None and event.netdev == port.netdev)
     )
-
-
-def _listed(view: View) -> dict[str | None, set[Key]]:
-    """What NCCL lists on each node: it drops ports that are not Active when it starts."""
-    out: dict[str | None, set[Key]] = defaultdict(set)
-    for line in view.all(NcclHcas):
-        if node := job_node(line.node, view):
-            out[node] |= {key for name in line.hcas for key in keys(name)}
-    return out
 
 
 def _left_out_note(port: Port) -> Finding:

@@ -13,7 +13,9 @@ from sluggish.rules.fabric.common import (
     SHARED_NODES,
     in_use,
     job_node,
+    listed_on,
     named,
+    note,
     phase_of,
     ports_and_used,
     several,
@@ -28,7 +30,12 @@ Slow = tuple[Port, str]
 @rule("IB-RATE", family=Family.FABRIC, needs=(Port,), wants=(NcclHcas, Look, Onset))
 def ib_rate(view: View) -> Iterator[Finding]:
     """A port runs at a lower rate than the same port of the other nodes."""
-    yield from _findings(_slow_rates(view), "link_degraded", Strength.WEAK)
+    slow, doubtful = _slow_rates(view)
+    yield from _findings(slow, "link_degraded", Strength.WEAK)
+    for port, why, doubt in doubtful:
+        says = f"{named(port.hca, port.port)}: {why}: {doubt}"
+        yield note(Role.CONTEXT, says, node=port.node, subject=subject(port.hca, port.port),
+                   source=port.source, spots=(spot(port),))  # fmt: skip
 
 
 @rule(
@@ -39,7 +46,7 @@ def ib_rate(view: View) -> Iterator[Finding]:
 )
 def slow_link(view: View) -> Iterator[Finding]:
     """A link of one node is slower than its peers': rate, PCIe width or speed."""
-    slow = _slow_rates(view) + _slow_pcie(view)
+    slow = _slow_rates(view)[0] + _slow_pcie(view)
     yield from _findings(slow, "slow_link", Strength.STRONG)
     named_already: set[tuple[str | None, str | None]] = {(p.node, p.hca) for p, _ in slow}
     for event in view.all(NcclAsyncEvent):
@@ -76,18 +83,57 @@ def _findings(slow: list[Slow], subtype: str, strength: Strength) -> Iterator[Fi
         )
 
 
-def _slow_rates(view: View) -> list[Slow]:
+Doubtful = tuple[Port, str, str]
+"""A port, what is slow about it, and why that may be by design."""
+
+
+def _slow_rates(view: View) -> tuple[list[Slow], list[Doubtful]]:
+    """Ports that are slow for sure beside their peers, and those that may be meant to be."""
     ports, mine = ports_and_used(view)
     active = [p for p in in_use(ports, mine) if p.state == "active" and p.rate_gbps]
     groups: dict[tuple[str, int], dict[str | None, Port]] = defaultdict(dict)
     for port in active:
         groups[port.hca, port.port][port.node] = port
     if len({p.node for p in active}) == 1:
-        # several of one node at the same lower rate are a second network, not several faults
-        shared = Counter(p.rate_gbps for p in active)
-        slow = slow_among(dict(enumerate(active)))
-        return [(p, why) for p, why in slow if shared[p.rate_gbps] == 1]
-    return [slow for group in groups.values() for slow in slow_among(group)]
+        return _slow_siblings(active, mine.listed)
+    slow = [slow for group in groups.values() for slow in slow_among(group)]
+    listed = listed_on(view)
+    doubtful: list[Doubtful] = []
+    for port, why in slow:
+        if port.node in listed and (port.hca, port.port) not in listed[port.node]:
+            doubtful.append((port, why, "NCCL does not use it on this node"))
+        elif not mine.listed and _renumbered(port, active):
+            doubtful.append((port, why, "the node has as many fast ports as its peers, under "
+                             "other names: storage or management"))  # fmt: skip
+    doubted = {(p.node, p.hca, p.port) for p, _, _ in doubtful}
+    return [(p, why) for p, why in slow if (p.node, p.hca, p.port) not in doubted], doubtful
+
+
+def _slow_siblings(active: list[Port], listed: bool) -> tuple[list[Slow], list[Doubtful]]:
+    """One node seen: its own ports are the only peers, and cards alike may serve two networks.
+
+    Several at the same lower rate are a second network, not several faults. A single one is slow
+    if NCCL uses it or if lanes are missing that no cable leaves out.
+    """
+    shared = Counter(p.rate_gbps for p in active)
+    slow = slow_among(dict(enumerate(active)))
+    slow = [(p, why) for p, why in slow if shared[p.rate_gbps] == 1]
+    widths = Counter(p.width for p in active)
+    lost = [p for p, _ in slow if listed or (p.width == "1X" and widths["1X"] == 1)]
+    doubt = "a link that degraded, or a storage or management port: no peer tells"
+    return (
+        [(p, why) for p, why in slow if p in lost],
+        [(p, why, doubt) for p, why in slow if p not in lost],
+    )
+
+
+def _renumbered(slow: Port, active: list[Port]) -> bool:
+    """The node has no fewer ports of the full rate than its peers: one name more, no link less."""
+    full = max(p.rate_gbps or 0 for p in active if (p.hca, p.port) == (slow.hca, slow.port))
+    fast = Counter(p.node for p in active if p.rate_gbps == full)
+    others = Counter(fast[node] for node in {p.node for p in active} - {slow.node})
+    usual = max(others, key=lambda count: (others[count], count))
+    return fast[slow.node] >= usual
 
 
 def slow_among(group: dict[int, Port] | dict[str | None, Port]) -> list[Slow]:

@@ -5,9 +5,11 @@ Lines of NCCL's OFI plugin: NVIDIA/nccl issue 1597; counters: linux drivers/infi
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..clock import epoch
 from ..render import joblog
-from ..world import World, build
+from ..world import Node, World, build
 from .common import RAIL, Expected, culprit, moving, tell_start
 from .hardware import train
 
@@ -138,4 +140,52 @@ def fabric_could_more() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-STORIES = (efa_healthy, efa_lost, uplink_lost, manager_silent, manager_answers, fabric_could_more)
+def _storage_port(node: Node, hca: str, bus: int) -> None:
+    """A port for storage on a card of the compute kind, at the rate of an older switch."""
+    port = replace(node.ports[0], hca=hca, pci=f"0000:{bus:02x}:00.0", netdev=f"ibs{bus}",
+                   guid=node.ports[0].guid + bus, lid=node.ports[0].lid + 500 + bus, rail=None,
+                   rate_gbps=200, rate_words="200 Gb/sec (4X HDR)", lifetime={}, moved={},
+                   leaf="storage1")  # fmt: skip
+    node.ports.append(port)
+
+
+def storage_ports() -> tuple[World, Expected]:
+    world = _world("storage_ports", nodes=["sp-1", "sp-2", "sp-3"], job_id="6140", env={},
+                   taken_at=epoch("2026-11-02T09:31:00Z"))  # fmt: skip
+    for node in world.nodes:
+        node.ports = [p for p in node.ports if p.rail is not None]
+        for k in (8, 9):
+            _storage_port(node, f"mlx5_{k}", 0xE0 + k)
+    away = world.nodes[1].ports[-1]
+    away.state, away.phys, away.lid = "DOWN", "Polling", 0
+    moving(world, entries=64)
+    tell_start(world, nccl=False)
+    return world, Expected(
+        cause="progressing", subtype="steady", phase="steady",
+        told="Two cards of the compute kind serve storage at 200 Gb/s on every node, one of the "
+        "six is without a cable. NCCL_DEBUG is unset: no list says which ports are the job's.",
+        must_not=["ib_fault", "straggler", "config"],
+    )  # fmt: skip
+
+
+def shifted_names() -> tuple[World, Expected]:
+    world = _world("shifted_names", nodes=["sh-1", "sh-2", "sh-3"], job_id="6141", env={},
+                   taken_at=epoch("2026-11-03T15:02:00Z"))  # fmt: skip
+    for node in world.nodes:
+        node.ports = [p for p in node.ports if p.rail is not None]
+    node = world.nodes[2]
+    for port in node.ports[4:]:
+        port.hca = f"mlx5_{int(port.hca[5:]) + 1}"
+    _storage_port(node, "mlx5_4", 0x9E)
+    moving(world, entries=64)
+    tell_start(world, nccl=False)
+    return world, Expected(
+        cause="progressing", subtype="steady", phase="steady",
+        told="The third node has one card more, for storage at 200 Gb/s, in the middle of the "
+        "bus: from there on its cards have other numbers than those of its peers.",
+        must_not=["ib_fault", "straggler", "config"],
+    )  # fmt: skip
+
+
+STORIES = (efa_healthy, efa_lost, uplink_lost, manager_silent, manager_answers, fabric_could_more,
+           storage_ports, shifted_names)  # fmt: skip
