@@ -4,8 +4,9 @@ from msgspec.structs import replace
 
 from sluggish.watch import shape, signs
 from sluggish.watch.judge import judge
+from sluggish.watch.resume import seen_again
 from sluggish.watch.sample import Sample
-from sluggish.watch.state import Event, Job, Node, Rules
+from sluggish.watch.state import Event, Job, Node, Rules, Sign
 
 KEPT_HARD = 8
 
@@ -15,11 +16,12 @@ def advance(job: Job, sample: Sample, rules: Rules) -> tuple[Job, list[Event]]:
     if job.nodes.get(sample.node, Node()).at > sample.at:
         return job, []
     events: list[Event] = []
+    job = seen_again(job, sample.at, rules)
     moving = _teaches(job, sample.at, rules)
     node = job.nodes.get(sample.node, Node())
     before = _gone(node)
     node = _gpus(node, sample, rules)
-    node = _signs(node, sample, moving)
+    node = _signs(node, sample, moving, rules)
     node, more = _changes(node, sample, job.job, rules.gone_s)
     for index in sorted(_gone(node) - before):
         says = f"GPU {index} is not listed any more"
@@ -28,7 +30,13 @@ def advance(job: Job, sample: Sample, rules: Rules) -> tuple[Job, list[Event]]:
     job = replace(
         job,
         nodes={**job.nodes, sample.node: node},
-        log=signs.touched(job.log, sample.log_bytes, sample.log_at, sample.at, moving),
+        log=signs.touched(
+            job.log,
+            sample.log_bytes,
+            sample.log_at,
+            sample.at,
+            moving and _unbroken(job.log, sample.at, rules),
+        ),
     )
     for event in more:
         if event.kind in ("rank gone", "gpu gone"):
@@ -52,8 +60,7 @@ def hard(job: Job, says: str, at: float) -> Job:
 
 def _gone(node: Node) -> set[int]:
     """The job's GPUs that are missing."""
-    tracks = node.tracks.items()
-    return {n for n, t in tracks if t.shape == shape.GONE and (not node.mine or n in node.mine)}
+    return {n for n, track in node.own().items() if track.shape == shape.GONE}
 
 
 def _gpus(node: Node, sample: Sample, rules: Rules) -> Node:
@@ -71,14 +78,20 @@ def _gpus(node: Node, sample: Sample, rules: Rules) -> Node:
     return replace(node, at=sample.at, gpu_at=sample.at, tracks=tracks)
 
 
-def _signs(node: Node, sample: Sample, moving: bool) -> Node:
+def _unbroken(sign: Sign, at: float, rules: Rules) -> bool:
+    """Not read for longer than a window: the pause between two lines was perhaps none."""
+    return sign.at is None or at - sign.at <= rules.window_s
+
+
+def _signs(node: Node, sample: Sample, moving: bool, rules: Rules) -> Node:
     at = sample.at
     cores = signs.CPU_CORES * max(1, sample.alive)
+    io, traffic = (moving and _unbroken(sign, at, rules) for sign in (node.io, node.traffic))
     return replace(
         node,
-        io=signs.grown(node.io, sample.io_bytes, at, signs.IO_RATE, moving),
+        io=signs.grown(node.io, sample.io_bytes, at, signs.IO_RATE, io),
         traffic=signs.grown(
-            node.traffic, sample.traffic_bytes, at, signs.TRAFFIC_RATE, moving, 0.02
+            node.traffic, sample.traffic_bytes, at, signs.TRAFFIC_RATE, traffic, 0.02
         ),
         cpu=signs.grown(node.cpu, sample.cpu_s if sample.alive else None, at, cores, False),
     )

@@ -1,7 +1,6 @@
 """Many jobs followed at once: lines of their nodes and Slurm's word in, events out."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -14,43 +13,21 @@ from sluggish.text import safe
 from sluggish.watch import kernel, store
 from sluggish.watch.advance import advance, hard
 from sluggish.watch.dcgm import NewXid
-from sluggish.watch.judge import judge
+from sluggish.watch.followed import Followed, linked, lost, noted
+from sluggish.watch.judge import cleared, judge
+from sluggish.watch.resume import taken_up
 from sluggish.watch.sample import Note, Sample, parse
-from sluggish.watch.setting import watchdog_s
-from sluggish.watch.state import Event, Job, Node, Rules
+from sluggish.watch.state import Event, Job, Rules
 
-ALIVE = ("RUNNING", "COMPLETING", "SUSPENDED", "STOPPED")
+STOPPED = ("SUSPENDED", "STOPPED")
+ALIVE = ("RUNNING", "COMPLETING", "RESIZING", "SIGNALING", "STAGE_OUT", *STOPPED)
+"""`squeue`, "JOB STATE CODES": the processes are there, or may be."""
 WAITS = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
-NOT_THE_NODE = ("auth denied", "auth hangs", "host key", "not run", "no shell")
-"""Failures that say nothing of a node: a session that ends with its job is told so by PAM."""
+MOVED = "MOVED"
+"""Ours, no word of Slurm's: it runs on other nodes than before, requeued or resized."""
 SAVE_S = 30.0
 SAID_AGAIN_S = 60.0
 """The same words of one node are not told twice within so long."""
-
-
-@dataclass(slots=True)
-class Followed:
-    """One job under watch."""
-
-    state: Job
-    nodes: tuple[str, ...]
-    close: Callable[[], None]
-    """Ends its connections."""
-    down: dict[str, tuple[float, Link]] = field(default_factory=dict[str, tuple[float, Link]])
-    """Nodes whose connection is broken: since when, and the last word."""
-    told_lost: set[str] = field(default_factory=set[str])
-    ups: dict[str, float] = field(default_factory=dict[str, float])
-    """Boot time of a node on our clock, from its uptime."""
-    ticks: dict[str, float] = field(default_factory=dict[str, float])
-    said: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    saved_at: float = 0.0
-    over: str = ""
-    """Slurm's word for its end."""
-    logs: tuple[str, ...] = ()
-    uid: int | None = None
-    size: tuple[float, float] | None = None
-    """Of its logs, and their newest time, as the watcher's own machine saw them last."""
-    began: float = 0.0
 
 
 class Follow:
@@ -92,10 +69,11 @@ class Follow:
     ) -> None:
         """Follows a job's nodes from now on; without a transport somebody feeds its samples."""
         known = store.load(self._folder, job, started_at) if self._folder else None
-        state = known or Job(job=job, started_at=started_at)
+        now = self._clock()
+        state = taken_up(known, now) if known else Job(job=job, started_at=started_at)
         close = transport.close if transport else _nothing
         self.jobs[job] = Followed(
-            state=state, nodes=nodes, close=close, logs=logs, uid=uid, began=self._clock()
+            state=state, nodes=nodes, close=close, logs=logs, uid=uid, began=now
         )
         if transport is None:
             return
@@ -108,12 +86,21 @@ class Follow:
 
     def end(self, job: str) -> None:
         """Stops following it; its learned state goes with it."""
+        if self._left(job) and self._folder:
+            store.forget(self._folder, job)
+
+    def leave(self, job: str) -> None:
+        """Stops following it and keeps its state: it may be begun again on other nodes."""
+        followed = self._left(job)
+        if followed:
+            self._save(followed, self._clock(), now=True)
+
+    def _left(self, job: str) -> Followed | None:
         followed = self.jobs.pop(job, None)
         if followed:
             self.streams.leave(job)
             followed.close()
-            if self._folder:
-                store.forget(self._folder, job)
+        return followed
 
     def close(self) -> None:
         """Stops everything and keeps what was learned."""
@@ -131,12 +118,12 @@ class Follow:
             if followed is None:
                 continue
             if isinstance(item, Link):
-                self._link(followed, item)
+                self._tell(followed, linked(followed, item, self._clock()))
             else:
                 self._line(followed, item)
         now = self._clock()
         for followed in self.jobs.values():
-            if followed.down:
+            if followed.down and not followed.stopped:
                 self._judge(followed, now)  # a silent node brings no sample that would
             self._save(followed, now)
 
@@ -151,18 +138,17 @@ class Follow:
                 if followed.size and sample.node == followed.nodes[0].split(".")[0]:
                     size, newest = followed.size
                     sample = replace(sample, log_bytes=size, log_at=newest)
-                followed.state, events = advance(followed.state, sample, self._rules)
-                for event in events:
-                    self._say(followed, event)
+                self._sample(followed, sample)
         for xid in xids:
             for followed in mine.get(xid.node, ()):
                 says = f"Xid {xid.code} on GPU {xid.gpu}"
                 cause = kernel.cause(xid.code)
                 kind = "xid" if cause else "xid of a program"
-                self._say(followed, self._event(followed, kind, xid.node, says))
+                now = self._clock()
+                self._say(followed, followed.event(kind, now, xid.node, says))
                 if cause:
                     where = f"{says} of {xid.node}"
-                    followed.state = hard(followed.state, where, self._clock())
+                    followed.state = hard(followed.state, where, now)
 
     def unseen(self, after_s: float) -> None:
         """Says once of each node that no sample has come of it."""
@@ -175,46 +161,26 @@ class Follow:
                 if node.split(".")[0] not in known and node not in followed.told_lost:
                     followed.told_lost.add(node)
                     says = "no metric of this node: it is not watched"
-                    self._say(followed, self._event(followed, "blind", node, says))
+                    self._say(followed, followed.event("blind", now, node, says))
 
     def _line(self, followed: Followed, line: Line) -> None:
         ticks = followed.ticks.get(line.node, 100.0)
         found = parse(line.text, line.node, line.at, ticks)
         if isinstance(found, Sample):
             followed.ups.setdefault(line.node, line.at - _uptime(line.text))
-            followed.state, events = advance(followed.state, found, self._rules)
-            for event in events:
-                self._say(followed, event)
+            self._sample(followed, found)
         elif isinstance(found, Note):
-            self._note(followed, found)
+            self._tell(followed, noted(followed, found))
 
-    def _note(self, followed: Followed, note: Note) -> None:
-        state = followed.state
-        if note.kind == "begun":
-            hertz = note.text.rpartition("|")[2]
-            if hertz.isdigit() and 0 < int(hertz) <= 10_000:
-                followed.ticks[note.node] = float(hertz)
-        elif note.kind == "setting":
-            name, _, value = note.text.partition("=")
-            followed.state = _set(state, note.node, name, value)
-        elif note.kind == "kernel" and note.text == "-":
-            says = "the kernel log cannot be followed there: no right to read it"
-            self._once(followed, "blind", note, says)
-        elif note.kind == "kernel":
-            boot = followed.ups.get(note.node)
-            found = kernel.events(note.text, job=state.job, node=note.node, at=note.at,
-                                  boot_at=boot)  # fmt: skip
-            for event in found:
-                if event.kind in kernel.STOPS:
-                    where = f"{event.says} on {note.node}"
-                    followed.state = hard(followed.state, where, note.at)
-                self._say(followed, event)
-        elif note.kind == "gpu says":
-            self._once(followed, "gpu", note, f"nvidia-smi: {safe(note.text, 160)}")
+    def _sample(self, followed: Followed, sample: Sample) -> None:
+        if followed.stopped:
+            return
+        followed.state, events = advance(followed.state, sample, self._rules)
+        self._tell(followed, events)
 
-    def _once(self, followed: Followed, kind: str, note: Note, says: str) -> None:
-        event = Event(kind=kind, at=note.at, job=followed.state.job, node=note.node, says=says)
-        self._say(followed, event)
+    def _tell(self, followed: Followed, events: Iterable[Event]) -> None:
+        for event in events:
+            self._say(followed, event)
 
     def _say(self, followed: Followed, event: Event) -> None:
         key = (event.node or "", f"{event.kind} {event.says}")
@@ -226,41 +192,25 @@ class Follow:
         followed.said[key] = event.at
         self._tell_to(event)
 
-    # -- connections
+    # -- what came of an alert
 
-    def _link(self, followed: Followed, link: Link) -> None:
-        if link.kind == "up":
-            followed.down.pop(link.node, None)
-            if link.node in followed.told_lost:
-                followed.told_lost.discard(link.node)
-                self._say(followed, self._event(followed, "node back", link.node, "answers again"))
-            return
-        if link.failure is None:  # the script's own end: it is begun again
-            return
-        since = followed.down.get(link.node, (link.at, link))[0]
-        followed.down[link.node] = (since, link)
+    def told(self, job: str) -> None:
+        """Somebody knows of its alert: after a restart that stretch of quiet is not told again."""
+        self._settle(job, lambda state: replace(state, told=state.alerted))
 
-    def lost(self, followed: Followed, now: float) -> None:
-        """Nodes that stay away while Slurm says, asked after the break, that the job runs."""
-        for node, (since, link) in followed.down.items():
-            if node in followed.told_lost or now - since < self._lost_s or link.tries < 2:
-                continue
-            followed.told_lost.add(node)
-            says = f"{link.failure}: {safe(link.says, 160)}"
-            if link.failure in NOT_THE_NODE:
-                self._say(followed, self._event(followed, "blind", node, f"not followed: {says}"))
-                continue
-            self._say(followed, self._event(followed, "node lost", node, says))
-            if node in followed.state.nodes:
-                followed.state = hard(followed.state, f"{node} is lost ({link.failure})", now)
+    def cleared(self, job: str) -> None:
+        """A look saw it move: there was no alarm."""
+        self._settle(job, lambda state: cleared(state, self._clock()))
 
-    def _event(self, followed: Followed, kind: str, node: str | None, says: str) -> Event:
-        return Event(kind=kind, at=self._clock(), job=followed.state.job, node=node, says=says)
+    def _settle(self, job: str, change: Callable[[Job], Job]) -> None:
+        followed = self.jobs.get(job)
+        if followed:
+            followed.state = change(followed.state)
+            self._save(followed, self._clock(), now=True)
 
     def _judge(self, followed: Followed, now: float) -> None:
         followed.state, events = judge(followed.state, now, self._rules)
-        for event in events:
-            self._say(followed, event)
+        self._tell(followed, events)
 
     # -- Slurm's word
 
@@ -279,10 +229,24 @@ class Follow:
             row = told.get(job)
             if row is None:
                 followed.over = "GONE"
-            elif row.state in ALIVE and row.state != "COMPLETING":
-                self.lost(followed, asked_at)
-            elif row.state != "COMPLETING":
+                continue
+            self._stopped(followed, row.state, asked_at)
+            if row.state not in ALIVE:
                 followed.over = row.state
+            elif row.state not in ("COMPLETING", *STOPPED):
+                self._tell(followed, lost(followed, asked_at, self._lost_s))
+                followed.held = followed.held or row.nodes
+                if row.nodes and set(row.nodes) != set(followed.held):
+                    followed.over = MOVED
+
+    def _stopped(self, followed: Followed, state: str, at: float) -> None:
+        """A suspended job stands still and rightly; what it showed before is no quiet of now."""
+        if followed.stopped == (state in STOPPED):
+            return
+        followed.stopped = not followed.stopped
+        kind, says = ("stopped", state) if followed.stopped else ("runs", "goes on")
+        followed.state = replace(followed.state, quiet_since=None, noticed=False, alerted=False)
+        self._say(followed, followed.event(kind, at, None, says))
 
     # -- its own state
 
@@ -306,14 +270,3 @@ def _uptime(text: str) -> float:
         return float(text.split("|", 2)[1])
     except (ValueError, IndexError):
         return 0.0
-
-
-def _set(state: Job, node: str, name: str, value: str) -> Job:
-    """A setting of a rank's environment: the watchdog's time, or which GPUs are the job's."""
-    if name == "SLURM_STEP_GPUS":
-        told = {int(part) for part in value.split(",")[:64] if part.isdigit() and len(part) < 4}
-        known = state.nodes.get(node, Node())
-        mine = tuple(sorted(told.union(known.mine)))
-        return replace(state, nodes={**state.nodes, node: replace(known, mine=mine)})
-    seconds = watchdog_s(name, value)
-    return replace(state, watchdog_s=seconds) if seconds else state

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from sluggish.watch import shape, signs
+from sluggish.watch.resume import went_on
 from sluggish.watch.state import Event, Job, Node, Rules
 
 KEPT_DIPS = 32
@@ -17,9 +18,7 @@ def shape_of(job: Job, at: float, rules: Rules) -> str:
             continue
         if at - node.gpu_at > rules.stale_s + rules.window_s:
             continue
-        for index, track in node.tracks.items():
-            if not node.mine or index in node.mine:
-                found.add(track.shape)
+        found |= {track.shape for track in node.own().values()}
     found -= {shape.UNUSED, shape.GONE}
     if not found:
         return shape.UNKNOWN
@@ -35,11 +34,12 @@ def judge(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
     job = replace(job, shape=now)
     life = signs.of_life(job, at, rules)
     still = signs.of_death(job, at, rules)
+    job = went_on(job, at, rules)
     if now == shape.UNKNOWN:
         return job, []
     if _anew(job) and (job.moved_at is not None or job.moving_since is not None):
         job = replace(job, moved_at=None, moving_since=None, begun_at=at, quiet_since=None)
-        job = replace(job, noticed=False, alerted=False, hard=())
+        job = replace(job, noticed=False, alerted=False, told=False, hard=())
     if now == shape.STEADY and (life or len(still) < min(2, signs.seen(job))):
         now = shape.MOVING
     if now == shape.MOVING:
@@ -55,7 +55,7 @@ def judge(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
 
 def _anew(job: Job) -> bool:
     """Most of its GPUs were emptied: the ranks were started again within the job."""
-    tracks = [t for node in job.nodes.values() for t in node.tracks.values() if t.full_mib]
+    tracks = [t for node in job.nodes.values() for t in node.own().values() if t.full_mib]
     return bool(tracks) and sum(shape.emptied(t) for t in tracks) * 2 > len(tracks)
 
 
@@ -77,17 +77,29 @@ def _moves(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
             says = f"moves again after {length:.0f} s"
             events.append(Event(kind="moves", at=at, job=job.job, says=says))
         if job.moved_at is not None:  # the start-up is no dip of the running job
-            job = replace(
-                job,
-                dips=(*job.dips, length)[-KEPT_DIPS:],
-                dip_at=(*job.dip_at, job.quiet_since)[-KEPT_DIPS:],
-            )
-        job = replace(job, quiet_since=None, noticed=False, alerted=False)
+            job = _dip(job, length)
+        job = replace(job, quiet_since=None, noticed=False, alerted=False, told=False)
     if job.hard and job.hard_at is not None and at - job.hard_at > rules.alert_s:
         job = replace(job, hard=(), hard_at=None)  # it went on in spite of it
     since = job.moving_since if job.moving_since is not None else at
     long = at - since > 1.5 * rules.window_s
     return replace(job, moving_since=since, moved_at=at if long else job.moved_at), events
+
+
+def cleared(job: Job, at: float) -> Job:
+    """After a look that saw it move: so long a quiet is its own, and the next alert comes later."""
+    if job.quiet_since is None:
+        return job
+    job = _dip(job, at - job.quiet_since)
+    return replace(job, quiet_since=at, noticed=False, alerted=False, told=False, hard=())
+
+
+def _dip(job: Job, length: float) -> Job:
+    return replace(
+        job,
+        dips=(*job.dips, length)[-KEPT_DIPS:],
+        dip_at=(*job.dip_at, job.quiet_since or 0.0)[-KEPT_DIPS:],
+    )
 
 
 def _settled(job: Job) -> Job:

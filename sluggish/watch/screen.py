@@ -50,8 +50,8 @@ def _shapes(job: Job) -> str:
     found = Counter(
         track.shape
         for node in job.nodes.values()
-        for index, track in node.tracks.items()
-        if track.shape != shape.UNUSED and (not node.mine or index in node.mine)
+        for track in node.own().values()
+        if track.shape != shape.UNUSED
     )
     return ", ".join(f"{count} {word}" for word, count in found.most_common()) or "-"
 

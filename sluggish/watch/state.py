@@ -80,6 +80,16 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     """Since when some of them are missing."""
     told_short: bool = False
 
+    def own(self) -> dict[int, Track]:
+        """Its GPUs that are the job's.
+
+        Where no more are listed than the job has, all of them are: in a cgroup of the job the
+        driver counts from 0, and Slurm's numbers are those of the whole node.
+        """
+        if not self.mine or len(self.tracks) <= len(self.mine):
+            return self.tracks
+        return {n: track for n, track in self.tracks.items() if n in self.mine}
+
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One watched job."""
@@ -99,6 +109,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     quiet_since: float | None = None
     noticed: bool = False
     alerted: bool = False
+    told: bool = False
+    """Whoever is to be told of this alert was told; an alert without that is made again."""
     dips: tuple[float, ...] = ()
     """Lengths of the last quiet stretches that ended by themselves."""
     dip_at: tuple[float, ...] = ()
@@ -106,6 +118,9 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     hard: tuple[str, ...] = ()
     """Events that stop a job, since it last moved."""
     hard_at: float | None = None
+    blind_from: float | None = None
+    blind_until: float | None = None
+    """The last time in which none of its nodes was seen."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):

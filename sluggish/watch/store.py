@@ -1,6 +1,7 @@
 """State files: one a job, written whole beside the old one and put in its place."""
 
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from sluggish.watch.state import Job, decode, encode
 
 MOST_BYTES = 64 << 20
 KEPT_S = 30 * 86400.0
+HALF_S = 3600.0
 
 
 def path_of(folder: Path, job: str) -> Path:
@@ -28,7 +30,7 @@ def load(folder: Path, job: str, started_at: float | None) -> Job | None:
 def save(folder: Path, job: Job) -> str:
     """Why it could not be kept; empty where it was."""
     place = path_of(folder, job.job)
-    aside = place.with_name(f".{place.name}.{os.getpid()}")
+    aside = place.with_name(f".{place.name}.{os.getpid()}.{time.monotonic_ns()}")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with open(aside, "wb", opener=lambda p, f: os.open(p, f, 0o600)) as file:
@@ -42,11 +44,12 @@ def save(folder: Path, job: Job) -> str:
 
 
 def tidy(folder: Path, now: float) -> None:
-    """Removes states of jobs that nobody has watched for a month."""
+    """Removes states of jobs that nobody has watched for a month, and halves of killed writers."""
     with suppress(OSError):
-        for file in folder.glob("watch-*.json"):
-            if now - file.lstat().st_mtime > KEPT_S:
-                file.unlink()
+        for pattern, kept_s in (("watch-*.json", KEPT_S), (".watch-*.json.*", HALF_S)):
+            for file in folder.glob(pattern):
+                if now - file.lstat().st_mtime > kept_s:
+                    file.unlink()
 
 
 def forget(folder: Path, job: str) -> None:

@@ -17,6 +17,7 @@ from sluggish.reach.prometheus import Value
 from sluggish.reach.stream import Link, Streams
 from sluggish.watch import dcgm, screen, store
 from sluggish.watch.follow import Follow
+from sluggish.watch.followed import linked
 from sluggish.watch.sample import Sample, parse
 from sluggish.watch.state import Event, Job, Rules, encode
 
@@ -101,14 +102,14 @@ def test_a_node_is_lost_only_if_slurm_says_afterwards_that_the_job_runs() -> Non
     for tries in (1, 2):
         down = Link(stream="7", node="b", at=50.0, kind="down", failure="unreachable",
                     says="no route", tries=tries)  # fmt: skip
-        follow._link(followed, down)
+        linked(followed, down, 50.0)
     follow.slurm(None, 90.0)
     follow.slurm({"7": row_of("COMPLETING")}, 95.0)
     assert [e.kind for e in events] == ["slurm silent", "slurm back"]
     follow.slurm({"7": row_of("RUNNING")}, 100.0)
     assert [(e.kind, e.node) for e in events[2:]] == [("node lost", "b")]
     denied = Link(stream="7", node="a", at=50.0, kind="down", failure="auth denied", tries=3)
-    follow._link(followed, denied)
+    linked(followed, denied, 105.0)
     follow.slurm({"7": row_of("RUNNING")}, 110.0)
     assert [(e.kind, e.node) for e in events[3:]] == [("blind", "a")]
 
