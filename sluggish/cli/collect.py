@@ -4,11 +4,13 @@ import os
 import shlex
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 from sluggish.causes import EXIT_NOTHING
@@ -18,12 +20,11 @@ from sluggish.config import Config
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.save import save
 from sluggish.evidence.source import EvidenceError
-from sluggish.probes import PROBES
 from sluggish.reach.choose import choose
 from sluggish.reach.model import Transport
 from sluggish.reach.slurm import SlurmView
 from sluggish.reach.srun import NoSrun
-from sluggish.reach.ssh import SshTransport, warm_up
+from sluggish.reach.ssh import SshTransport, load_fabric
 from sluggish.reach.state import NoPlace, free, place, prune
 
 STOPPED = 130
@@ -43,7 +44,7 @@ def run(wanted: Wanted, out: Path, config: Config, *, anonymous: bool) -> int:
     """Take a look at a job and save it as a bundle; nothing is judged."""
     if os.path.lexists(out):
         raise EvidenceError(f"{out}: is there already; give another name")
-    notes = Notes(PROBES)
+    notes = Notes()
     kept = _collected(wanted, out, config, notes, anonymous=anonymous)
     if kept is None:
         return EXIT_NOTHING
@@ -53,7 +54,7 @@ def run(wanted: Wanted, out: Path, config: Config, *, anonymous: bool) -> int:
 
 def collected(wanted: Wanted, config: Config) -> Kept | None:
     """A look saved in the state directory; None where Slurm tells of no such job."""
-    notes = Notes(PROBES)
+    notes = Notes()
     now = datetime.now(UTC)
     try:
         where = place(wanted.job.job, now, env=os.environ, configured=config.state.dir)
@@ -76,18 +77,27 @@ def _collected(
     own: bool = False,
 ) -> Kept | None:
     with _spool(out.parent) as folder:
-        if wanted.transport in ("auto", "ssh"):
-            warm_up()  # meanwhile Slurm is asked
+        threading.Thread(target=_load_ahead, args=(wanted.transport,), daemon=True).start()
         way = partial(transport_of, name=wanted.transport, config=config, notes=notes)
         notes.say(f"saving evidence to {out}: do not cancel the job yet")
         taken = take(wanted, folder, way, notes)
         if taken.view.job is None and not taken.view.nodes:
             _nothing(taken.view)
             return None
+        from sluggish.probes import PROBES
+
         bundle = taken.look.bundle(PROBES, taken.taken_at)
         out = _save(_anonymous(bundle) if anonymous else bundle, out, own)
     notes.say(f"evidence saved: {out} (slices of the job's logs may hold private data)")
     return Kept(path=out, taken=taken)
+
+
+def _load_ahead(transport: str) -> None:
+    """What is needed later (0.5 CPU s) is loaded while Slurm and the nodes are waited for."""
+    if transport in ("auto", "ssh"):
+        load_fabric()
+    for name in ("sluggish.diagnose", "sluggish.report.terminal"):
+        import_module(name)
 
 
 def _save(bundle: Bundle, out: Path, own: bool) -> Path:

@@ -11,10 +11,7 @@ from sluggish.cli.reading import mapper
 from sluggish.cli.screen import look_of, show
 from sluggish.config import Config
 from sluggish.config import load as settings
-from sluggish.diagnose import diagnose
 from sluggish.evidence.model import Bundle
-from sluggish.evidence.open import load
-from sluggish.probes import PROBES
 from sluggish.text import safe
 
 if TYPE_CHECKING:
@@ -26,7 +23,7 @@ def run(
     paths: Sequence[str], *, as_json: bool = False, explain: bool = False, cloud: bool = False
 ) -> int:
     """Print the diagnosis of what lies at these paths; the exit code tells the class."""
-    bundle = load(paths, PROBES)
+    bundle = _loaded(paths)
     if not any(item.size for item in bundle.evidence):
         nothing(bundle)
         if not as_json:
@@ -42,7 +39,7 @@ def run_live(wanted: Wanted, config: Config, *, as_json: bool, explain: bool, cl
     kept = collected(wanted, config)
     if kept is None:
         return EXIT_NOTHING
-    bundle = load([str(kept.path)], PROBES)
+    bundle = _loaded([str(kept.path)])
 
     def then(diagnosis: Diagnosis) -> None:
         remember(diagnosis, config, wanted.job.job, kept.silent)
@@ -61,6 +58,8 @@ def report(
     then: Callable[[Diagnosis], None] | None = None,
 ) -> int:
     """Print the diagnosis of a bundle; `then` sees it afterwards, also where nobody reads on."""
+    from sluggish.diagnose import diagnose
+
     config = config or settings().config
     cloud = cloud or config.cloud
     diagnosis = diagnose(bundle, mapper(), cloud=cloud, reason=config.reason_template)
@@ -79,6 +78,13 @@ def report(
     if not any(item.size for item in bundle.evidence):
         return EXIT_NOTHING
     return EXIT_CODES[diagnosis.verdict.cause]
+
+
+def _loaded(paths: Sequence[str]) -> Bundle:
+    from sluggish.evidence.open import load
+    from sluggish.probes import PROBES
+
+    return load(paths, PROBES)
 
 
 def nothing(bundle: Bundle, what: str = "nothing here could be recognised as evidence") -> None:

@@ -7,20 +7,19 @@ from pathlib import Path
 
 from sluggish.cli.notes import Notes
 from sluggish.config import Config
-from sluggish.correlate.ras_gate import why_not_ask_ras, why_not_this_version
-from sluggish.diagnose import gather
 from sluggish.evidence.model import Evidence
 from sluggish.evidence.open import text_of
 from sluggish.evidence.source import EvidenceError
 from sluggish.facts.store import parsed, read
 from sluggish.hostlist import fold
-from sluggish.probes import PROBES, job_log
+from sluggish.job import WAITS
+from sluggish.probes import job_log
 from sluggish.reach import slurm
 from sluggish.reach.choose import NAMES
 from sluggish.reach.collect import Limits, Look, ask_round
 from sluggish.reach.logs import not_here, read_logs
 from sluggish.reach.model import Ask, Progress, Transport
-from sluggish.reach.pick import JobId, job_id
+from sluggish.reach.pick import JobId, job_id, looked_at
 from sluggish.reach.slurm import SlurmView
 from sluggish.report import live
 
@@ -109,7 +108,9 @@ def take(
 
 def _tell_slurm(view: SlurmView, notes: Notes) -> None:
     job = view.job
-    notes.say(live.of_nodes(view.node_states, job.started_at if job else None))
+    own = [state for state in view.node_states if state.node in view.nodes]
+    notes.say(live.of_nodes(own, job.started_at if job else None))
+    notes.say(live.of_lost(job, view.runs, view.node_states) if job else ())
     if view.other_jobs:
         others = {node: [n.id for n in jobs] for node, jobs in view.other_jobs.items()}
         notes.say(live.of_others(others))
@@ -140,13 +141,14 @@ def _ask_nodes(
         return
     transport = transport_for(view)
     job = view.job
+    run = looked_at(job, view.runs)
     ask = Ask(
         job=job.raw_id or job.id if job else None,
         uid=view.uid,
         user=view.user,
-        window_s=0.0 if job and job.state in OVER else wanted.window_s,
+        window_s=0.0 if job and job.state in (*OVER, *WAITS) else wanted.window_s,
         probe_s=wanted.probe_s,
-        dumps_after=job.started_at if job else None,
+        dumps_after=run.started_at if run else None,
         poke=wanted.poke,
         sudo=wanted.sudo,
     )
@@ -157,6 +159,8 @@ def _ask_nodes(
 
     def tell(event: Progress, made: Evidence | None) -> None:
         notes.of_node(event, made, look.clocks.get(event.node))
+
+    from sluggish.probes import PROBES
 
     try:
         # logs that lie on a node's own disk lie on the first one: the batch script ran there
@@ -185,6 +189,8 @@ def _ask_ras(wanted: Wanted, look: Look, ask: Ask, transport: Transport, notes: 
     if why:
         look.add([Evidence(node=None, probe="nccl_ras", path="", error="not asked", stderr=why)])
         return
+    from sluggish.probes import PROBES
+
     again = replace(ask, probes=("nccl_ras",), ras=True, window_s=5.0, poke=False)
     notes.say(f"asking NCCL RAS on {alive[0]}")
     limits = wanted.limits
@@ -193,6 +199,10 @@ def _ask_ras(wanted: Wanted, look: Look, ask: Ask, transport: Transport, notes: 
 
 def _why_not_ask(look: Look) -> str | None:
     """The version, which the logs tell, mostly says no: then nothing else need be read."""
+    from sluggish.correlate.ras_gate import why_not_ask_ras, why_not_this_version
+    from sluggish.diagnose import gather
+    from sluggish.probes import PROBES
+
     bundle = look.bundle(PROBES, datetime.now(UTC))
     logs = tuple(item for item in bundle.evidence if item.probe == job_log.ID)
     told = read(replace(bundle, evidence=logs), (job_log,), text_of)

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from types import ModuleType
 
 from sluggish.evidence.model import Clock, Evidence
 from sluggish.evidence.open import text_of
@@ -25,10 +24,9 @@ EVERY_S = 2.0
 class Notes:
     """Says what is known so far. Called from the threads of the fan-out."""
 
-    def __init__(self, probes: Iterable[ModuleType]) -> None:
+    def __init__(self) -> None:
         self._began = time.monotonic()
         self._lock = threading.Lock()
-        self._probes = {probe.ID: probe for probe in probes if probe.ID in QUICK}
         self._said: dict[str, list[str]] = {}
         self._counted = 0.0
         self.total = 0
@@ -44,7 +42,7 @@ class Notes:
 
     def of_node(self, event: Progress, made: Evidence | None, clock: Clock | None) -> None:
         """A line a decisive fact; where the fan-out stands, now and then."""
-        if made is not None and made.probe in self._probes and 0 < made.size <= MOST_BYTES:
+        if made is not None and made.probe in QUICK and 0 < made.size <= MOST_BYTES:
             for words in self._decisive(made, clock):
                 with self._lock:
                     nodes = self._said.setdefault(words, [])
@@ -73,6 +71,9 @@ class Notes:
 
     def _decisive(self, made: Evidence, clock: Clock | None) -> list[str]:
         """What was not understood is left to the diagnosis."""
+        from sluggish.probes import PROBES
+
+        (probe,) = (probe for probe in PROBES if made.probe == probe.ID)
         clocks = {clock.node: clock} if clock else {}
-        found = parsed(None, made, self._probes[made.probe], clocks, text_of).found
+        found = parsed(None, made, probe, clocks, text_of).found
         return list(live.decisive(found, datetime.now(UTC)))

@@ -64,7 +64,7 @@ def run_nodes(
 ) -> int:
     """Print a verdict a node; 40 where one is unfit."""
     began = time.monotonic()
-    notes = Notes(PROBES)
+    notes = Notes()
     who = _who(nodes, job, here)
     way = local() if who.here else _transport(who, transport or config.transport, config, notes)
     with tempfile.TemporaryDirectory(prefix="sluggish-") as folder:

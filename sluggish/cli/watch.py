@@ -22,7 +22,6 @@ from sluggish.cli.watch_look import document_of, line_of, look
 from sluggish.cli.watch_screen import Screen
 from sluggish.config import Config
 from sluggish.evidence.source import EvidenceError
-from sluggish.probes import PROBES
 from sluggish.reach import jobs, notify, paths, prometheus, slurm
 from sluggish.reach.prometheus import Answer
 from sluggish.reach.state import folders
@@ -86,7 +85,7 @@ class _Watch:
         self._clock = Clock()
         self._streams = Streams(self._clock)
         self._events: list[Event] = []
-        self._notes = Notes(PROBES)
+        self._notes = Notes()
         self._screen = Screen(wanted=not order.as_json)
         self.follow = Follow(
             self._streams, self._clock, order.rules, self._heard, _folder(config),

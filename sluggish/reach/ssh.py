@@ -296,7 +296,7 @@ class SshTransport:
                 raise NotForUs(DEAD_HOME)
             warm_up()
             home = home_that_answers()
-            _load()
+            load_fabric()
             self._dead_home = home is None
             if home is None:  # paramiko looks for keys there whatever it is told
                 raise NotForUs(DEAD_HOME)
@@ -338,13 +338,13 @@ class SshTransport:
 
 def warm_up() -> None:
     """Loads what a first connection needs (0.15 CPU s) while somebody waits for something else."""
-    threading.Thread(target=_load, daemon=True).start()
+    threading.Thread(target=load_fabric, daemon=True).start()
 
 
 _loading = threading.Lock()
 
 
-def _load() -> None:
+def load_fabric() -> None:
     """One thread at a time: of modules that import one another two threads get half a one."""
     with _loading, suppress(ImportError):  # whoever connects will say so
         import fabric
