@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
-from sluggish.evidence import bug_report
+from sluggish.evidence import bug_report, gathered
 from sluggish.evidence.archive import OTHER_PACKERS
-from sluggish.evidence.decode import decode
+from sluggish.evidence.decode import decode, without_colours
 from sluggish.evidence.model import Evidence, Unread
 from sluggish.evidence.naming import hosts_in, node_of, own_host, rank_of, sample_of
 from sluggish.evidence.source import Item, unreadable
@@ -54,10 +54,10 @@ def recognise(head: bytes, probes: Iterable[ModuleType]) -> list[str]:
 
 
 def plain(head: bytes) -> bytes:
-    """UTF-16 as UTF-8, and Windows line ends as plain ones, so that `sniff` sees one form."""
+    """UTF-16 as UTF-8, no colours, plain line ends, so that `sniff` sees one form."""
     if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)):
         return decode(head).encode()
-    return head.replace(b"\r\n", b"\n")
+    return without_colours(head).replace(b"\r\n", b"\n")
 
 
 def look_at(
@@ -79,7 +79,7 @@ def _look(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
     try:
         if bug_report.is_report(item.read(0, bug_report.HEAD)):
             return _of_report(item, probes)
-        return [_recognised(item, probes)]
+        return _of_nodes(item, probes) or [_recognised(item, probes)]
     except OSError as problem:
         return [unreadable(item.name, problem)]
 
@@ -94,6 +94,24 @@ def _of_report(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
     rest = counted(others, "other part is", "other parts are")
     why = f"a report of NVIDIA's script: of it {names} is read, {rest} not"
     return [*seen, Unread(path=item.name, why=why)]
+
+
+def _of_nodes(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
+    """The parts of a file that a parallel shell wrote; nothing where no part is of a node's kind.
+
+    A job's log stays whole: the names in front of its lines are taken off by its own reader.
+    """
+    if "job_log" in recognise(item.read(0, HEAD), probes):
+        return []
+    parts = gathered.apart(item)
+    found = [(part.node, _recognised(part.item, probes)) for part in parts]
+    seen = [one for _, one in found if isinstance(one, Seen) and {*one.kinds} - {*OF_A_JOB}]
+    if not seen:
+        return []
+    return [
+        replace(one, own=node, hosts=one.hosts | {node}) if isinstance(one, Seen) else one
+        for node, one in found
+    ]
 
 
 def _recognised(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:

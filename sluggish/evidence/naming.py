@@ -44,6 +44,15 @@ _ENDINGS = re.compile(r"(?:\.(?:txt|log|out|err|json|xml|csv|pkl|pickle|bin|dump
 MOST_NODES = 20_000
 
 
+def could_be_host(name: str) -> bool:
+    """A host name with a number in it, and not the name of a device, a rank or an address."""
+    return (
+        is_node_name(name)
+        and bool(re.search(r"[A-Za-z].*\d", name))
+        and not _NOT_HOSTS.match(name.lower())
+    )
+
+
 def hosts_in(text: str) -> set[str]:
     """Host names that a file's content shows: NCCL's and syslog's prefixes, Slurm's node lists."""
     found = {m[1] for pattern in (_NCCL, *_OWN, _NODE_NAME) for m in pattern.finditer(text)}

@@ -74,7 +74,10 @@ def _devices(text: str) -> list[_Device]:
             values = device.ports.setdefault(int(port[1]), {}) if device else {}
         elif ":" in line and not line.startswith(("ibpanic:", "ibwarn:")):
             key, _, value = line.partition(":")
-            values[key.strip().lower()] = value.strip()
+            key, value = key.strip().lower(), value.strip()
+            if key == "node guid" and values.get(key, value) != value:  # files of nodes, joined
+                raise ValueError("expected the text of one node, a device has two node GUIDs")
+            values[key] = value
     return list(devices.values())
 
 

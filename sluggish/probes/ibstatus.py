@@ -57,16 +57,20 @@ def parse(text: str, origin: Origin) -> Iterator[Port | RdmaDevices]:
         yield from links
         return
     ports: dict[tuple[str, int], dict[str, str]] = {}
+    here: dict[str, str] = {}
     values: dict[str, str] = {}
     for line in text.splitlines():
         line = line.strip()
         if header := _HEADER.match(line):
-            values = {}
+            here = values = {}
             if ib_words.is_hca(header[1]):
-                ports.setdefault((header[1], int(header[2])), values)
+                here = ports.setdefault((header[1], int(header[2])), values)
         elif ":" in line:
             key, _, value = line.partition(":")
-            values[key.strip().lower()] = value.strip()
+            key, value = key.strip().lower(), value.strip()
+            values[key] = value
+            if key == "default gid" and here is not values and _other(here.get(key), value):
+                raise ValueError("expected the text of one node, a port has two GIDs")
     if not ports and not text.strip().startswith(_NONE):
         raise ValueError("expected \"Infiniband device 'NAME' port N status:\"")
     order = sorted(ports, key=lambda key: (ib_words.natural(key[0]), key[1]))
@@ -74,6 +78,11 @@ def parse(text: str, origin: Origin) -> Iterator[Port | RdmaDevices]:
     yield RdmaDevices(node=origin.node, source=ID, names=names)
     for hca, number in order:
         yield _port(hca, number, ports[hca, number], origin)
+
+
+def _other(gid: str | None, value: str) -> bool:
+    """Two addresses: a port that has none yet shows zeros."""
+    return bool(gid and set(gid) - set("0:") and set(value) - set("0:") and gid != value)
 
 
 def _links(text: str, origin: Origin) -> Iterator[Port]:

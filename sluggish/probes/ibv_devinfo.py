@@ -77,7 +77,9 @@ def _read(text: str) -> tuple[dict[str, _Values], dict[tuple[str, int], _Values]
             values.gids.append(gid[1])
         elif ":" in line:
             key, _, value = line.partition(":")
-            values.keys.setdefault(key.strip().lower(), value.strip())
+            key, value = key.strip().lower(), value.strip()
+            if values.keys.setdefault(key, value) != value and key == "node_guid":
+                raise ValueError("expected the text of one node, a device has two node GUIDs")
     return devices, ports
 
 

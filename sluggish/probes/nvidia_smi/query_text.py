@@ -4,7 +4,7 @@ import re
 
 from sluggish.facts import smi_values as v
 from sluggish.facts.origin import Origin
-from sluggish.probes.nvidia_smi.report import Report, build
+from sluggish.probes.nvidia_smi.report import Report, build, refuse_other_nodes
 
 # ==============NVSMI LOG==============   (nvidia_gpu_exporter, internal/captures, h200 580)
 _HEADER = re.compile(r"^=+NVSMI LOG=+\s*$", re.MULTILINE)
@@ -28,6 +28,7 @@ def is_all(text: str) -> bool:
 def read(text: str, origin: Origin) -> Report:
     """The last log of the text; one that was cut is told by its last GPU's missing process list."""
     blocks = _HEADER.split(text)[1:]
+    refuse_other_nodes(blocks)
     reader = _Reader()
     for line in blocks[-1].splitlines():
         reader.line(line[:_LONGEST])

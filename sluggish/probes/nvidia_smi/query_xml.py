@@ -5,7 +5,7 @@ from xml.parsers import expat
 from sluggish.facts import smi_values as v
 from sluggish.facts.gpu import Gpu
 from sluggish.facts.origin import Origin
-from sluggish.probes.nvidia_smi.report import Report, build
+from sluggish.probes.nvidia_smi.report import Report, build, refuse_other_nodes
 
 _ROOT = "<nvidia_smi_log>"
 _END = "</nvidia_smi_log>"
@@ -30,6 +30,7 @@ def read(text: str, origin: Origin) -> Report:
     """The last complete document of the text, else what is complete of the last one."""
     # the document type (and any entity it declares) stands before the root and is left behind
     documents = [_ROOT + part for part in text.split(_ROOT)[1:]]
+    refuse_other_nodes(documents)
     complete = [d for d in documents if _END in d]
     body = (complete or documents)[-1]
     reader = _Reader()

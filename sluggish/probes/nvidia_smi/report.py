@@ -1,11 +1,13 @@
 """What every form of nvidia-smi's answer is read into, and how a flat record becomes a Gpu."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import pairwise
 
 from sluggish.facts import smi_values as v
-from sluggish.facts.gpu import Gpu, GpuProcess
+from sluggish.facts.gpu import Gpu, GpuApps, GpuLinks, GpuProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +22,11 @@ class Report:
     cut: str = ""
     """What was expected where the text ends too early; empty if it is complete."""
     hostname: str | None = None
+    part: str = ""
+    """What a list tells, and so that the rest is not known; empty for a report of the GPUs."""
+    listed: int | None = None
+    links: tuple[GpuLinks, ...] = ()
+    apps: tuple[GpuApps, ...] = ()
 
     def count(self, lost: bool) -> int | None:
         """GPUs that answer. Fewer than attached is a loss only if nvidia-smi itself says so."""
@@ -29,6 +36,16 @@ class Report:
         if lost or gone:
             return len(self.gpus) - gone
         return max(len(self.gpus), self.attached or 0)
+
+
+_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def refuse_other_nodes(answers: Sequence[str]) -> None:
+    """ValueError where answers with no GPU in common stand in one text: files of nodes, joined."""
+    known = [found for answer in answers if (found := set(_UUID.findall(answer)))]
+    if any(one.isdisjoint(other) for one, other in pairwise(known)):
+        raise ValueError(f"expected the answer of one node, found {len(known)} of different GPUs")
 
 
 def _is_gone(gpu: Gpu) -> bool:
