@@ -49,6 +49,33 @@ def test_each_probe_knows_what_the_story_holds_of_its_kind(seed: Bundle, probe: 
     assert [recognise(head, PROBES) for head in heads] == [[probe]] * len(heads)
 
 
+AROUND = {
+    "a prompt": lambda t: b"[root@gpu-07 ~]# some-command -v\n" + t,
+    "a login": lambda t: b"Last login: Tue Nov 24 03:00:00 2026\nroot@gpu-07:~# cmd\n" + t,
+    "a fence": lambda t: b"```\n" + t + b"```\n",
+    "script": lambda t: b'Script started on 2026-11-24 03:10:00 [TERM="xterm"]\n' + t,
+    "a banner": lambda t: b"*" * 40 + b"\nauthorised use only\n" + b"*" * 40 + b"\n" + t,
+    "ssh": lambda t: b"Warning: Permanently added 'gpu-07' (ED25519) to known hosts.\n" + t,
+    "a date": lambda t: b"Tue Nov 24 03:22:10 UTC 2026\n" + t,
+    "time": lambda t: t + b"\nreal\t0m1.2s\nuser\t0m0.1s\nsys\t0m0.0s\n",
+    "set -x": lambda t: b"+ some-command -v\n" + t,
+    "blank lines": lambda t: b"\n\n\n" + t,
+    "NUL run": lambda t: b"\0" * 4096 + t,
+    "byte mark": lambda t: b"\xef\xbb\xbf" + t,
+    "windows": lambda t: t.replace(b"\n", b"\r\n"),
+    "UTF-16": lambda t: t.decode("utf-8", "replace").encode("utf-16"),
+    "UTF-16 without a mark": lambda t: t.decode("utf-8", "replace").encode("utf-16-le"),
+    "colours": lambda t: t.replace(b"\n", b"\x1b[0m\x1b[K\n\x1b[1;32m"),
+}  # what terminals, mails and other systems leave around a text
+
+
+@pytest.mark.parametrize("around", AROUND)
+def test_what_stands_around_a_text_hides_nothing(seed: Bundle, around: str) -> None:
+    for item in seed.evidence:
+        if item.size and item.probe not in ("flight_recorder", "stacks"):
+            assert recognise(AROUND[around](item.open())[:HEAD], PROBES) == [item.probe]
+
+
 # lists of numbers: hypothesis likes to make texts of the very words that the probes look for
 @given(st.lists(st.integers(0, 255), max_size=400).map(bytes))
 def test_junk_is_of_no_kind(head: bytes) -> None:

@@ -55,7 +55,8 @@ def recognise(head: bytes, probes: Iterable[ModuleType]) -> list[str]:
 
 def plain(head: bytes) -> bytes:
     """UTF-16 as UTF-8, no colours, plain line ends, so that `sniff` sees one form."""
-    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)):
+    marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)
+    if head.startswith(marks) or b"\0" in head:
         return decode(head).encode()
     return without_colours(head).replace(b"\r\n", b"\n")
 

@@ -74,7 +74,7 @@ def sniff(head: bytes) -> bool:
     lines = [line for line in text.splitlines() if line.strip()][:4000]
     if not lines:
         return False
-    if any(_SYSFS.match(line) for line in lines[:3]):
+    if any(_SYSFS.match(line) for line in lines[:10]):
         return True
     # `lspci -v` indents what belongs to a device
     tops = [line for line in lines if not line[0].isspace()]

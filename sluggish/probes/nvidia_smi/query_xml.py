@@ -9,6 +9,8 @@ from sluggish.probes.nvidia_smi.report import Report, build, refuse_other_nodes
 
 _ROOT = "<nvidia_smi_log>"
 _END = "</nvidia_smi_log>"
+_ABOVE = 10
+"""Lines over the document: a prompt and the command, a fence, a heading."""
 _DEPTH = 8
 _FIELDS = 4000
 """Bounds of one GPU's record: real ones have 5 levels and about 250 fields."""
@@ -21,9 +23,10 @@ def looks_like(text: str) -> bool:
 
 def is_all(text: str) -> bool:
     """Whether a file's head is this and not a log that holds it."""
-    return text.lstrip().startswith(("<?xml", "<!DOCTYPE nvidia_smi_log", _ROOT)) and (
-        looks_like(text) or "<!DOCTYPE nvidia_smi_log" in text
-    )
+    above, begins, _ = text.partition("<!DOCTYPE nvidia_smi_log")
+    if not begins:
+        above, begins, _ = text.partition(_ROOT)
+    return bool(begins) and above.count("\n") <= _ABOVE
 
 
 def read(text: str, origin: Origin) -> Report:
