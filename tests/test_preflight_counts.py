@@ -184,9 +184,10 @@ def test_any_bytes_are_counts_or_one_line(data: bytes) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_npy_is_integers_or_a_value_error(rest: bytes) -> None:
-    for read in (npy.integers, npy.length):
-        with contextlib.suppress(ValueError):
-            read(npy.MAGIC + rest)
+    with contextlib.suppress(ValueError):
+        npy.integers(npy.MAGIC + rest)
+    with contextlib.suppress(ValueError):
+        npy.length(npy.MAGIC + rest, 200)
 
 
 @pytest.mark.parametrize("place", ["no such file", "not a file"])
@@ -197,7 +198,7 @@ def test_what_is_no_file_is_one_line_and_exit_2(place: str, tmp_path: Path) -> N
     assert done.stderr == f"sluggish: {file}: {place}\n"
 
 
-def npy_bytes(descr: str, shape: tuple[int, ...], data: bytes, fortran: bool = False) -> bytes:
+def npy_bytes(descr: object, shape: tuple[int, ...], data: bytes, fortran: bool = False) -> bytes:
     """As numpy.save writes it (NEP 1)."""
     head = repr({"descr": descr, "fortran_order": fortran, "shape": shape}).encode() + b"\n"
     return npy.MAGIC + b"\x01\x00" + len(head).to_bytes(2, "little") + head + data
@@ -247,9 +248,42 @@ def test_arrow_and_parquet_hold_counts_and_rows(tmp_path: Path) -> None:
     parquet.write_bytes(parquet.read_bytes()[:40])
     with pytest.raises(EvidenceError, match="not readable as Arrow or Parquet"):
         read_counts(parquet)
+    odd = feather.read_bytes().replace(b"host", b"h\xffst")
+    feather.write_bytes(odd)
+    with pytest.raises(EvidenceError, match="not readable as Arrow or Parquet"):
+        read_counts(feather)
     pa.parquet.write_table(pa.table({"a": [1]}), parquet)
     with pytest.raises(EvidenceError, match="expected the columns rank and blocks, found a"):
         read_counts(parquet)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
+@pytest.mark.parametrize("kind", ["stream", "file", "parquet"])
+def test_a_table_that_is_cut_short_anywhere_is_never_counted(kind: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.ipc
+    import pyarrow.parquet
+
+    table = pa.table({"rank": list(range(9)), "blocks": [30] * 9})
+    whole = tmp_path / "rank_0"
+    if kind == "parquet":
+        pa.parquet.write_table(table, whole, row_group_size=3)
+    else:
+        with {"stream": pa.ipc.new_stream, "file": pa.ipc.new_file}[kind](
+            whole, table.schema
+        ) as writer:
+            for batch in table.to_batches(max_chunksize=3):
+                writer.write_batch(batch)
+    data, pattern = whole.read_bytes(), str(tmp_path / "rank_0")
+    assert count_files(pattern).blocks == (9,)
+    for length in range(8, len(data)):
+        whole.write_bytes(data[:length])
+        with pytest.raises(EvidenceError) as caught:
+            count_files(pattern)
+        assert str(caught.value).startswith(f"{whole}: ")
+        assert "\n" not in str(caught.value)
+        with pytest.raises(EvidenceError):
+            read_counts(whole)
 
 
 def test_without_pyarrow_a_table_is_one_line(
@@ -273,7 +307,7 @@ def files(folder: Path, lines: dict[str, int]) -> None:
     [
         (["rank_10.jsonl", "rank_9.jsonl"], None),
         (["rank_0.jsonl", "rank_1.jsonl"], "rank from the names (rank_N)"),
-        (["rank0/a.jsonl", "rank1/a.jsonl", "rank1/b.jsonl"], "files of one rank added up"),
+        (["rank0/a.jsonl", "rank1/a.jsonl", "rank1/b.jsonl"], "1 to 2 files a rank added up"),
         (["train-00001-of-00002.jsonl", "train-00000-of-00002.jsonl"], "N-of-M"),
         (["s2_1.txt", "s2_0.txt"], "the last number"),
         (["part-2", "part-10"], "rank by the order of the names"),
@@ -320,6 +354,15 @@ def test_lines_are_counted_alike_in_pieces_of_any_size(lines: list[bytes]) -> No
         (b"\x28\xb5\x2f\xfd123", "packed with zstd"),
         (b"ab\0c\n", "not a text of lines: it holds zero bytes"),
         (gzip.compress(b"a\n" * 999, mtime=0)[:-9], "cannot be read to its end"),
+        (gzip.compress(b"a\n" * 999, mtime=0)[:5], "cannot be read to its end"),
+        (gzip.compress(b"a\n", mtime=0) + b"trailing", "cannot be read to its end"),
+        (npy_bytes("<i4", (5, 9), bytes(179)), "cut short: 180 bytes of values are promised, 179"),
+        (npy_bytes("<i4", (5, 9), bytes(181)), "1 bytes more than its header says"),
+        (npy_bytes("<U10", (5,), bytes(199)), "cut short: 200 bytes"),
+        (npy_bytes("|O", (5,), bytes(99)), "an array of '|O': its length cannot be proved"),
+        (npy_bytes("<i4", (1 << 40,), b""), "cut short"),
+        (npy_bytes("<i4", (), bytes(4)), "no axis"),
+        (npy_bytes("<i4", (5,), b"")[:40], "header is cut short"),
     ],
 )
 def test_a_file_that_cannot_be_counted_is_never_zero(
@@ -328,6 +371,36 @@ def test_a_file_that_cannot_be_counted_is_never_zero(
     (tmp_path / "rank_0").write_bytes(data)
     with pytest.raises(EvidenceError, match=says):
         count_files(str(tmp_path / "rank_0"))
+
+
+@pytest.mark.parametrize(
+    ("descr", "each"),
+    [("<i8", 8), ("|b1", 1), (">c16", 16), ("<U3", 12), ("|S5", 5), ("<M8[ns]", 8),
+     ([("a", "<i8"), ("b", "<f4", (3,))], 20), ([("a", [("x", "|u1")]), ("", "|V3")], 4)],
+)  # fmt: skip
+def test_an_array_of_any_kind_is_counted_along_its_first_axis(
+    descr: object, each: int, tmp_path: Path
+) -> None:
+    (tmp_path / "rank_0.npy").write_bytes(npy_bytes(descr, (7, 2), bytes(14 * each)))
+    assert count_files(str(tmp_path / "*")).blocks == (7,)
+
+
+def test_an_empty_file_is_a_rank_with_nothing(tmp_path: Path) -> None:
+    (tmp_path / "rank_0").write_text("a\n")
+    (tmp_path / "rank_1").touch()
+    assert count_files(str(tmp_path / "rank_*")).blocks == (1, 0)
+
+
+def test_a_pattern_that_names_no_file_says_what_it_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rank_0").mkdir()
+    for pattern, says in (("*", "no file there; only folders"), ("x*", r"x\*: no file there\Z")):
+        with pytest.raises(EvidenceError, match=says):
+            count_files(str(tmp_path / pattern))
+    (tmp_path / "rank_0" / "a").write_text("a\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert count_files("~/*/*").blocks == (1,)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import gzip
 import os
 import re
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +22,7 @@ PACKED = {
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
     b"PK\x03\x04": "zip",
+    b"\x04\x22\x4d\x18": "lz4",
 }
 _RANK = re.compile(r"rank[_.-]?0*(\d{1,7})(?!\d)", re.IGNORECASE)
 _OF = re.compile(r"(\d{1,7})[_.-]?of[_.-]?\d+", re.IGNORECASE)
@@ -37,13 +38,15 @@ class Readable(Protocol):
 
 def count_files(pattern: str) -> Counted:
     """Blocks a rank: lines, rows of an Arrow or Parquet file, or the length of an .npy array."""
+    found = glob.glob(os.path.expanduser(pattern), recursive=True)
     files = sorted(
         # a link to nowhere is refused when it is opened: without it a rank would go uncounted
-        (Path(name) for name in glob.glob(pattern, recursive=True) if not os.path.isdir(name)),
+        (Path(name) for name in found if not os.path.isdir(name)),
         key=_natural,
     )
     if not files:
-        raise EvidenceError(f"{pattern}: no file there")
+        hint = "; only folders: name the files in them, e.g. 'FOLDER/*'" * bool(found)
+        raise EvidenceError(f"{pattern}: no file there{hint}")
     ranks, how = ranks_of(files)
     blocks: dict[int, int] = defaultdict(int)
     kinds: set[str] = set()
@@ -72,7 +75,12 @@ def ranks_of(files: Sequence[Path]) -> tuple[list[int], str]:
 
 
 def _several(ranks: Sequence[int]) -> str:
-    return ", files of one rank added up" if len(set(ranks)) < len(ranks) else ""
+    """An unequal number of files often means that a copy, or another's file, was counted too."""
+    files = Counter(ranks).values()
+    least, most = min(files), max(files)
+    if most == 1:
+        return ""
+    return f", {most if least == most else f'{least} to {most}'} files a rank added up"
 
 
 def _natural(file: Path) -> list[tuple[int, str]]:
@@ -88,7 +96,8 @@ def size_of(file: Path) -> tuple[int, str]:
     try:
         with file.open("rb") as opened:
             if npy.is_npy(head):
-                return npy.length(opened.read(npy.MOST_HEADER + 16)), "array lengths counted"
+                head = opened.read(npy.MOST_HEADER + 16)
+                return npy.length(head, os.fstat(opened.fileno()).st_size), "array lengths counted"
             if head.startswith(GZIP):
                 with gzip.open(opened) as unpacked:
                     return _lines(file, unpacked), "lines counted"

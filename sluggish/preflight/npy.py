@@ -4,6 +4,7 @@ import ast
 import math
 import re
 import struct
+from typing import cast
 
 MAGIC = b"\x93NUMPY"
 _INTEGER = re.compile(r"([<>|=])([iu])([1248])\Z")
@@ -38,13 +39,46 @@ def _is_shape(shape: object) -> bool:
     return isinstance(shape, tuple) and all(isinstance(n, int) and 0 <= n < 1 << 63 for n in shape)
 
 
-def length(data: bytes) -> int:
-    """Entries along the first axis, from the header alone."""
-    shape = header(data)[0]["shape"]
+def length(data: bytes, size: int) -> int:
+    """Entries along the first axis; the header is believed where the file of `size` bytes, whose
+    beginning is `data`, is as long as it says. ValueError where it is not."""
+    told, start = header(data)
+    shape = told["shape"]
     assert isinstance(shape, tuple)
     if not shape:
         raise ValueError("the array has no axis to count along")
+    each = _item_size(told.get("descr"))
+    if each is None:
+        raise ValueError(
+            f"an array of {str(told.get('descr'))[:40]!r}: its length cannot be proved"
+        )
+    there, promised = size - start, math.prod(shape) * each
+    if there < promised:
+        raise ValueError(f"cut short: {promised:,} bytes of values are promised, {there:,} there")
+    if there > promised:
+        raise ValueError(f"{there - promised:,} bytes more than its header says: several arrays?")
     return shape[0]
+
+
+_PLAIN = re.compile(r"[<>|=]?([biufcmMSUV])(\d{1,9})(?:\[\w+\])?\Z")
+
+
+def _item_size(descr: object) -> int | None:
+    """Bytes of one entry; None for Python objects, whose pickles have any size."""
+    if isinstance(descr, str):
+        match = _PLAIN.match(descr)
+        return int(match[2]) * (4 if match[1] == "U" else 1) if match else None
+    if not isinstance(descr, list):
+        return None
+    whole = 0
+    for field in cast("list[object]", descr):  # ('name', '<i8') or ('name', '<f4', (3,))
+        parts = list(cast("tuple[object, ...]", field)) if isinstance(field, tuple) else []
+        each = _item_size(parts[1]) if len(parts) in (2, 3) else None
+        times = parts[2] if len(parts) == 3 else ()
+        if each is None or not _is_shape(times):
+            return None
+        whole += each * math.prod(cast("tuple[int, ...]", times))
+    return whole
 
 
 def integers(data: bytes) -> tuple[tuple[int, ...], tuple[int, ...]]:

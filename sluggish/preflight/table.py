@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +14,8 @@ PARQUET = b"PAR1"
 FEATHER = b"ARROW1"
 STREAM = b"\xff\xff\xff\xff"
 """An Arrow stream begins with its continuation marker: what Hugging Face's datasets writes."""
+END = STREAM + bytes(4)
+"""Its writer closes it with an empty message (Arrow, "IPC Streaming Format")."""
 
 
 def is_table(head: bytes) -> bool:
@@ -55,24 +58,37 @@ class _Arrow:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object):
-        # ArrowInvalid is a ValueError, ArrowIOError an OSError, others are ArrowException alone
-        if isinstance(error, (self._pyarrow.ArrowException, OSError)):
+        # ArrowInvalid is a ValueError, ArrowIOError an OSError, others are ArrowException alone; the
+        # name of a column that is no UTF-8 is a UnicodeDecodeError
+        kinds = (self._pyarrow.ArrowException, OSError, ValueError, OverflowError, MemoryError)
+        if isinstance(error, kinds) and not isinstance(error, EvidenceError):
             says = (str(error).splitlines() or [""])[0]
             raise EvidenceError(f"{self._path}: not readable as Arrow or Parquet: {says}") from None
 
     def read(self) -> Any:
         if self._head.startswith(PARQUET):
             return import_module("pyarrow.parquet").read_table(self._path)
+        self._refuse_open_end()
         with self._opened() as reader:
             return reader.read_all()
 
     def rows(self) -> int:
         if self._head.startswith(PARQUET):
             return import_module("pyarrow.parquet").read_metadata(self._path).num_rows
+        self._refuse_open_end()
         with self._opened() as reader:
             if self._head.startswith(STREAM):
                 return sum(batch.num_rows for batch in reader)
             return sum(reader.get_batch(n).num_rows for n in range(reader.num_record_batches))
+
+    def _refuse_open_end(self) -> None:
+        """A stream that is cut between two batches is read to its end without a complaint."""
+        if not self._head.startswith(STREAM):
+            return
+        with self._path.open("rb") as file:
+            file.seek(-len(END), os.SEEK_END)
+            if file.read() != END:
+                raise EvidenceError(f"{self._path}: an Arrow stream without its end: cut short")
 
     def _opened(self) -> Any:
         ipc: Any = import_module("pyarrow.ipc")
