@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from sluggish.correlate._beside import IDLE, beside
 from sluggish.correlate._components import components
 from sluggish.correlate._standing import Node, Scene, one_sided
 from sluggish.correlate._words import difference, doing, idle_doing, label, own_op, show, sides
@@ -174,6 +175,8 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
     """The first kind in this order that exists: mismatch before lag, certain before uncertain."""
     seen = [s for s in scene.standings.values() if not s.stale]
     missed = [r for r in sinks.idle if r not in scene.standings or _missed(graph, r, sinks.idle)]
+    hidden = beside(scene, missed)
+    missed = [r for r in missed if r not in hidden]
     if sinks.odd or sinks.lonely:
         roots = [_node_root(scene, graph, n, "mismatch") for n in sinks.odd + sinks.lonely]
         gloo = any(n.group in scene.gloo for n in sinks.odd)  # it ends a rank for its peer's size
@@ -183,8 +186,15 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
     if sinks.tied:
         scene.notes.append("as many ranks on one side as on the other: neither is blamed")
         return _wait("tie", scene, graph, (), sinks.tied[0])
+    if hidden and not missed and not sinks.device:
+        scene.notes.append(
+            f"{counted(len(hidden), 'rank is', 'ranks are')} in no collective and may wait for one "
+            "another where no recorder looks: their stacks tell"
+        )
+        wait = _wait("host_stuck", scene, graph, (), None)
+        return replace(wait, sides=((IDLE, tuple(sorted(hidden))),))
     if sinks.idle or sinks.device:
-        if 2 * len(sinks.idle) > len(seen) or not (missed or sinks.device):
+        if 2 * len(set(sinks.idle) - hidden) > len(seen) or not (missed or sinks.device):
             scene.notes.append("most are in no collective: the few that wait may be the odd ones")
             return _wait("host_stuck", scene, graph, (), None)
         roots = [_idle_roots(scene, graph, missed, dead)]

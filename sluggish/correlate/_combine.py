@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 
+from sluggish.correlate._beside import IDLE
 from sluggish.correlate._gloo import SOURCE as GLOO
 from sluggish.correlate._gloo import refused, settled
 from sluggish.correlate.procs import deltas
@@ -15,6 +16,8 @@ from sluggish.facts.log import LogSign, ProcessExit
 from sluggish.facts.store import Facts
 
 SIGTERM = 15
+WAITS_FOR_OTHERS = ("collective", "store")
+"""Kinds of stacks that wait for another rank."""
 
 
 def dead_ranks(facts: Facts) -> dict[int, str]:
@@ -84,6 +87,8 @@ def combine(recorder: Wait | None, others: list[Wait]) -> Wait:
 def with_stacks(wait: Wait, stacks: Iterable[Stack]) -> Wait:
     """Say what a root that is in no collective does, by its main thread."""
     main = {s.rank: s for s in stacks if s.main and s.rank is not None}
+    if not wait.roots and [side for side, _ in wait.sides] == [IDLE]:
+        return _told_apart(wait, main)
     return replace(wait, roots=tuple(_seen_doing(r, main.get(r.rank)) for r in wait.roots))
 
 
@@ -95,3 +100,25 @@ def _seen_doing(root: WaitRoot, stack: Stack | None) -> WaitRoot:
     if root.operation is not None or told is None or (root.doing or "").startswith("stopped"):
         return replace(root, source_line=line)
     return replace(root, doing=told.words, source_line=line)
+
+
+def _told_apart(wait: Wait, main: dict[int, Stack]) -> Wait:
+    """Of ranks that may wait for one another unseen, the few whose stacks say something else."""
+    (_, idle), *_ = wait.sides
+    told = {rank: meaning(main[rank]) for rank in idle if rank in main}
+    waiting = [rank for rank, one in told.items() if one and one.kind in WAITS_FOR_OTHERS]
+    other = {rank: one for rank, one in told.items() if one and rank not in waiting}
+    if len(waiting) + len(other) < len(idle) or not 0 < len(other) < len(waiting):
+        return wait
+    roots = (
+        WaitRoot(
+            rank=rank,
+            group=wait.group,
+            seq=wait.seq,
+            doing=one.words,
+            source_line=user_line(main[rank]),
+            waiters=len(wait.waiters) + len(waiting),
+        )
+        for rank, one in sorted(other.items())
+    )
+    return replace(wait, roots=tuple(roots), sides=())

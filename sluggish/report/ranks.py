@@ -47,6 +47,9 @@ STATES = {
     State.TIE: "ranks differ one against one: both are shown, neither is blamed",
 }
 
+SIDED = (State.MISMATCH, State.TIE, State.CYCLE, State.HOST_STUCK)
+"""States whose sides are shown."""
+
 
 class GroupDoc(Closed):
     name: str
@@ -198,7 +201,7 @@ def _lines(answer: RanksAnswer) -> Iterator[tuple[str, str]]:
         yield "SLOW", _words(one)
     if answer.operation:
         yield "WAITING", _waiting_words(answer)
-    for operation, ranks in answer.sides if answer.state in ("mismatch", "tie", "cycle") else ():
+    for operation, ranks in answer.sides if answer.state in SIDED else ():
         yield "SIDE", f"{_folded(ranks)}: {operation}"
     if answer.unobserved:
         yield (

@@ -40,14 +40,26 @@ def agrees(finding: Finding, case: Case) -> bool | None:
         return None
     if wait.state == "all_joined":
         return True if _is_transport(finding) else None
-    suspects = [root.rank for root in wait.roots] or list(wait.unobserved)
+    aside = idle_side(wait)
+    suspects = [root.rank for root in wait.roots] or list(aside or wait.unobserved)
     if not suspects or not finding.spots:
         return None
     verdicts = [_same_place(s, case.places.get(r), r) for s in finding.spots for r in suspects]
     if any(v is True for v in verdicts):
         return True
-    soft = wait.state == "unobserved" or _logs_only(wait) or any(v is None for v in verdicts)
+    soft = (
+        wait.state == "unobserved"
+        or bool(aside)
+        or _logs_only(wait)
+        or any(v is None for v in verdicts)
+    )
     return None if soft else False
+
+
+def idle_side(wait: Wait) -> tuple[int, ...]:
+    """Ranks in no collective that may wait for one another unseen: nobody among them is named."""
+    alone = wait.state == "host_stuck" and not wait.roots and len(wait.sides) == 1
+    return wait.sides[0][1] if alone else ()
 
 
 def moving(case: Case) -> tuple[Finding, ...]:

@@ -6,7 +6,7 @@ from sluggish.causes import Cause, Level, Phase
 from sluggish.findings import Finding
 from sluggish.hostlist import fold
 from sluggish.text import is_node_name
-from sluggish.verdict.case import Case, moving
+from sluggish.verdict.case import Case, idle_side, moving
 from sluggish.verdict.coverage import NAMES, answered, not_answered
 from sluggish.verdict.model import Confidence, Culprit
 from sluggish.verdict.tree import TREE
@@ -129,6 +129,9 @@ def _of_unknown(subtype: str | None, case: Case) -> str:
     if roots:
         ranks = ", ".join(str(root.rank) for root in roots[:4])
         return f"py-spy dump of rank {ranks}: the others wait for it"
+    if case.wait and (idle := idle_side(case.wait)):
+        ranks = ", ".join(str(rank) for rank in idle[:8])
+        return f"py-spy dump of rank {ranks}: of these one may be waited for by all others"
     if told := _mute(case):
         return told
     if subtype == "hang" and case.facts.answered.get("nccl_ras"):

@@ -91,13 +91,16 @@ def sync_missing(view: View) -> Iterator[Finding]:
     if wait.roots:
         yield from _root_findings(wait, view, _strength(wait, Strength.STRONG), "missing_rank")
         return
+    told = "most others are in no collective"
+    if wait.sides:
+        told = f"{ranks_words(wait.sides[0][1])} are in none and may wait for one another unseen"
     yield Finding(
         node=None,
         subject="job",
         role=Role.CONTEXT,
         strength=Strength.WEAK,
         at=wait.since,
-        says=f"{counted(len(wait.waiters))}, most others are in no collective: nobody is named",
+        says=f"{counted(len(wait.waiters))}, {told}: nobody is named",
         source=" + ".join(wait.sources),
     )
 
