@@ -58,8 +58,8 @@ class _Arrow:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object):
-        # ArrowInvalid is a ValueError, ArrowIOError an OSError, others are ArrowException alone; the
-        # name of a column that is no UTF-8 is a UnicodeDecodeError
+        # ArrowInvalid is a ValueError, ArrowIOError an OSError, others are ArrowException alone;
+        # a column's name that is no UTF-8 is a UnicodeDecodeError
         kinds = (self._pyarrow.ArrowException, OSError, ValueError, OverflowError, MemoryError)
         if isinstance(error, kinds) and not isinstance(error, EvidenceError):
             says = (str(error).splitlines() or [""])[0]
