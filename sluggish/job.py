@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+WAITS = ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT")
+"""States of a job that has no nodes now and may be started again."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
@@ -46,6 +49,11 @@ class Job:
     partition: str | None = None
     requeue: bool | None = None
     restarts: int | None = None
+    failed_node: str | None = None
+    """The node whose failure ended a run, as Slurm's own record names it (23.11 on).
+
+    It stays with the job when that is started again: then it is of an earlier run.
+    """
     stdout_path: str | None = None
     stderr_path: str | None = None
     work_dir: str | None = None
@@ -88,13 +96,15 @@ class Neighbour:
 def current(jobs: tuple[Job, ...]) -> Job | None:
     """The run that the evidence is about: scontrol's record before sacct's, a later run before it.
 
-    sacct lists the runs of a requeued job oldest first; scontrol only knows the last.
+    sacct lists the runs of a requeued job oldest first; scontrol only knows the last. A job that
+    waits to be started again because a node failed is looked at for the run that failed.
     """
     ordered = [*(j for j in jobs if j.source == "sacct"), *(j for j in jobs if j.source != "sacct")]
     alive = [job for job in ordered if job.state in ("RUNNING", "COMPLETING", "SUSPENDED")]
     last = next(reversed(alive or ordered), None)
     if last is None or "+" not in last.id:
-        return last
+        lost = lost_run(jobs, last) if last and last.state in WAITS else None
+        return lost or last
     base = last.id.partition("+")[0]
     parts = {
         job.id: job
@@ -102,6 +112,28 @@ def current(jobs: tuple[Job, ...]) -> Job | None:
         if job.id.startswith(f"{base}+") and job.source == last.source
     }
     return _whole(base, [parts[name] for name in sorted(parts, key=_offset)])
+
+
+def lost_run(jobs: Iterable[Job], job: Job) -> Job | None:
+    """The run before this one, where a node's failure ended it; it carries the node if known."""
+    before = [
+        run
+        for run in jobs
+        if run is not job
+        and run.source == "sacct"
+        and run.id == job.id
+        and run.nodes
+        and run.state not in ("RUNNING", "COMPLETING", "SUSPENDED")
+        and (job.state in WAITS or _began_before(run, job))
+    ]
+    last = before[-1] if before else None
+    if last is None or last.state != "NODE_FAIL":
+        return None
+    return replace(last, failed_node=last.failed_node or job.failed_node)
+
+
+def _began_before(run: Job, job: Job) -> bool:
+    return bool(run.started_at and job.started_at and run.started_at < job.started_at)
 
 
 def _offset(job_id: str) -> int:

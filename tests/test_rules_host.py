@@ -394,6 +394,72 @@ def test_node_fail_of_the_job_alone_names_no_node() -> None:
     assert (found.node, found.strength, found.spots) == (None, Strength.STRONG, ())
 
 
+LOST = Job(
+    id="2", source="sacct", state="NODE_FAIL", nodes=NODES, started_at=T0 - timedelta(hours=2),
+    ended_at=T0 - timedelta(hours=1),
+)  # fmt: skip
+WAITING = Job(id="2", source="scontrol", state="PENDING", reason="BeginTime", restarts=1)
+AGAIN = Job(
+    id="2", source="scontrol", state="RUNNING", nodes=("gpu-20", "gpu-21"), started_at=T0,
+    restarts=1,
+)  # fmt: skip
+
+
+def test_the_node_that_slurm_s_record_names_is_the_failed_one() -> None:
+    named = Job(id="1", state="NODE_FAIL", nodes=NODES, failed_node="gpu-08")
+    (found,) = run("NODE-DOWN", named, LOOK)
+    assert (found.node, found.role, found.spots[0].node) == ("gpu-08", Role.ROOT, "gpu-08")
+    answered = NodeIdentity(node="gpu-08", hostname="gpu-08")
+    (found,) = run("NODE-DOWN", named, answered, LOOK)
+    assert "answers this look again" in found.says
+    (found,) = run("NODE-DOWN", replace(named, failed_node="gpu-99"), LOOK)
+    assert (found.node, found.spots) == (None, ())
+
+
+def test_a_job_that_waits_after_a_node_failed_is_looked_at_for_the_lost_run() -> None:
+    named = replace(WAITING, failed_node="gpu-08")
+    job = current((LOST, named))
+    assert job == replace(LOST, failed_node="gpu-08")
+    assert run("JOB-STATE", LOST, named) == []
+    root, waits = run("NODE-DOWN", LOST, named, LOOK)
+    assert (root.node, root.role) == ("gpu-08", Role.ROOT)
+    assert waits.role is Role.CONTEXT
+    assert "waits to be started again (BeginTime)" in waits.says
+
+
+def test_a_requeue_by_a_person_is_no_node_failure() -> None:
+    by_hand = replace(LOST, state="REQUEUED")
+    assert current((by_hand, WAITING)) is WAITING
+    assert run("NODE-DOWN", by_hand, WAITING, LOOK) == []
+    earlier = replace(LOST, started_at=T0 - timedelta(hours=9), ended_at=T0 - timedelta(hours=8))
+    found = current((earlier, by_hand, replace(WAITING, failed_node="gpu-08")))
+    assert found
+    assert found.state == "PENDING"
+
+
+def test_the_run_before_this_one_is_told_and_accuses_nobody_of_this_one() -> None:
+    look = replace(LOOK, nodes=AGAIN.nodes, job_started_at=T0)
+    row = replace(AGAIN, source="sacct")
+    down = NodeState(node="gpu-08", state="DOWN", flags=("NOT_RESPONDING",))
+    fine = NodeState(node="gpu-20", state="MIXED")
+    assert current((LOST, row, AGAIN)) is AGAIN
+    clear, told = run("NODE-DOWN", LOST, row, AGAIN, down, fine, look)
+    assert clear.role is Role.ALL_CLEAR
+    assert (told.role, told.node, told.spots) == (Role.CONTEXT, None, ())
+    assert "ended NODE_FAIL at" in told.says
+    assert told.says.endswith(": gpu-08 is DOWN+NOT_RESPONDING")
+    (told,) = run("NODE-DOWN", LOST, row, replace(AGAIN, failed_node="gpu-07"), look)
+    assert told.says.endswith(": gpu-07 failed")
+    (told,) = run("NODE-DOWN", LOST, row, AGAIN, look)
+    assert told.says.endswith("which node it was stands in slurmctld's log")
+
+
+def test_the_boot_of_a_node_of_the_lost_run_is_none_of_this_one() -> None:
+    look = replace(LOOK, nodes=AGAIN.nodes, job_started_at=T0 - timedelta(hours=1))
+    other = NodeState(node="gpu-08", state="IDLE", boot_at=T0 - timedelta(minutes=5))
+    assert roots(run("NODE-REBOOT", other, look)) == []
+
+
 def identity(boot: datetime, node: str = "gpu-08") -> NodeIdentity:
     return NodeIdentity(node=node, boot_at=boot)
 

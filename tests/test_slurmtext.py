@@ -24,6 +24,34 @@ def test_the_steps_beside_a_job_are_attached_to_it() -> None:
     assert job.steps[1].started_at == datetime(2026, 11, 23, 14, 20, 12, tzinfo=UTC)
 
 
+RECORD = (
+    "JobId=7 JobName={name} UserId=alice(5001) GroupId=alice(5001) Priority=1{line} "
+    "JobState=PENDING Reason=BeginTime{failed} Dependency=(null){line} Requeue=1 Restarts=1{line} "
+    "NodeList={line} NumNodes=2{line} Comment={comment} WorkDir=/home/alice"
+)
+IMITATED = "x JobState=NODE_FAIL Reason=NodeDown FailedNode=gpu-99 Dependency=(null)"
+
+
+@pytest.mark.parametrize("line", ["", "\n  "])
+def test_the_failed_node_is_taken_from_its_own_place_alone(line: str) -> None:
+    """From 23.11 on; it stays with the job that is started again. A user's text names nobody."""
+    said = {"line": line, "name": "a", "comment": "none", "failed": ""}
+    told = RECORD.format(**said | {"failed": " FailedNode=hgx-12"})
+    assert [job.failed_node for job in jobs(told, 0)] == ["hgx-12"]
+    for where in ("name", "comment"):
+        assert [j.failed_node for j in jobs(RECORD.format(**said | {where: IMITATED}), 0)] == [None]
+    hostile = RECORD.format(**said | {"failed": " FailedNode=$(reboot)"})
+    assert [job.failed_node for job in jobs(hostile, 0)] == [None]
+
+
+def test_accounting_names_the_failed_node_where_it_has_the_column() -> None:
+    text = (
+        "JobID|State|NodeList|FailedNode|JobName\n"
+        "7|NODE_FAIL|n[1-2]|n2|a|b\n7.0|CANCELLED|n[1-2]||x\n7|RUNNING|n[3-4]||a|b\n"
+    )
+    assert [job.failed_node for job in runs(text, 0)] == ["n2", None]
+
+
 def test_step_records_alone_are_read_too() -> None:
     text = "StepId=2.0 UserId=5001 State=RUNNING NodeList=node[01-02] Nodes=2 Name=a b Network="
     (step,) = steps(text, 0)

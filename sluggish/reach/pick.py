@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sluggish.job import Job, Neighbour, Step, current
+from sluggish.job import Job, Neighbour, Step, current, lost_run
 from sluggish.slurmtext.fields import records
 from sluggish.slurmtext.job import jobs
 from sluggish.slurmtext.sacct import runs
@@ -218,6 +218,19 @@ def from_accounting(asked: JobId, job: Job | None, text: str) -> Past:
         text=_rows_of(text, ids),
         notes=notes,
     )
+
+
+def looked_at(job: Job | None, runs: Sequence[Job]) -> Job | None:
+    """The run that ran on the nodes which are asked: this one, else the last that had nodes."""
+    if job is None or job.nodes:
+        return job
+    return next((run for run in reversed(runs) if run.nodes), job)
+
+
+def lost_nodes(job: Job | None, runs: Sequence[Job]) -> tuple[str, ...]:
+    """The nodes of the run before this one, where a node's failure ended it."""
+    lost = lost_run(runs, job) if job else None
+    return lost.nodes if lost else ()
 
 
 def _rows_of(text: str, ids: set[str]) -> str:

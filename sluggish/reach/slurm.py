@@ -26,7 +26,7 @@ TIMEOUT_S = 5.0
 """Slurm's own retry of an unreadable slurm.conf or a dead controller lasts a minute."""
 PATHS_S = 2.0
 MORE_FIELDS = ("User", "UID", "NNodes", "NTasks", "AllocTRES", "Timelimit", "Submit", "Partition",
-               "Restarts", "WorkDir", "StdOut", "StdErr")  # fmt: skip
+               "Restarts", "FailedNode", "WorkDir", "StdOut", "StdErr")  # fmt: skip
 """Asked of sacct only where `sacct -e` lists them: an unknown field fails the whole call."""
 
 
@@ -193,18 +193,33 @@ def _second_round(
     if nodes:
         calls |= _of_nodes(nodes)
     ran = _side_by_side(calls, timeout_s, env)
-    if not nodes and "sacct" in ran:  # a requeued or forgotten job: only now its nodes are known
-        past = pick.from_accounting(view.asked, view.job, ran["sacct"].text)
+    if "sacct" not in ran:
+        return ran
+    past = pick.from_accounting(view.asked, view.job, ran["sacct"].text)
+    if not nodes:  # a requeued or forgotten job: only now its nodes are known
         nodes = fold(node for node in past.nodes if is_node_name(node))
         if nodes:
             ran |= _side_by_side(_of_nodes(nodes), timeout_s, env)
+        return ran
+    lost = set(pick.lost_nodes(view.job, past.runs)) - set(view.nodes)
+    if elsewhere := fold(sorted(node for node in lost if is_node_name(node))):
+        ran["node"] = _both(ran["node"], _side_by_side({"lost": _show(elsewhere)}, timeout_s, env))
     return ran
+
+
+def _both(now: Ran, more: Mapping[str, Ran]) -> Ran:
+    """The states of the job's nodes, and below them those of the run that it lost."""
+    return replace(now, stdout=now.stdout + b"".join(ran.stdout for ran in more.values()))
+
+
+def _show(nodes: str) -> tuple[str, ...]:
+    return ("scontrol", "-o", "show", "node", nodes)
 
 
 def _of_nodes(nodes: str) -> dict[str, tuple[str, ...]]:
     states = "running,completing,suspended,stopped"
     return {
-        "node": ("scontrol", "-o", "show", "node", nodes),
+        "node": _show(nodes),
         "others": ("squeue", "-t", states, "-w", nodes, "-o", FORMAT),
     }
 

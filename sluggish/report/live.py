@@ -10,7 +10,7 @@ from sluggish.facts.fabric import FabricEvent, NcclTrouble, Port
 from sluggish.facts.gpu import GpuTrouble, SmiFailure, SXid, Xid
 from sluggish.facts.host import HungTask, Mount, OomKill, RankProcess
 from sluggish.facts.log import LogSign, ProcessExit, Progress, PythonError, SlurmMessage
-from sluggish.job import Job, NodeState
+from sluggish.job import Job, NodeState, lost_run
 from sluggish.report.words import age, clock, folded, lasting
 from sluggish.text import safe
 
@@ -61,6 +61,18 @@ def of_nodes(states: Iterable[NodeState], started_at: datetime | None) -> Iterat
             same.setdefault(" ".join(said), []).append(state.node)
     for words, nodes in same.items():
         yield f"{folded(nodes)} {words}"
+
+
+def of_lost(job: Job, runs: Sequence[Job], states: Iterable[NodeState]) -> Iterator[str]:
+    """The run that a node's failure ended before this one, or before the job waits again."""
+    lost = lost_run(runs, job)
+    if lost is None:
+        return
+    when = f" at {lost.ended_at:%H:%M:%SZ}" if lost.ended_at else ""
+    bad = [s.node for s in states if s.node in lost.nodes and s.state in BAD_STATES]
+    who = [lost.failed_node] if lost.failed_node in lost.nodes else bad
+    which = f": {folded(who)} {'failed' if lost.failed_node in lost.nodes else 'is down'}"
+    yield f"its run before, on {folded(lost.nodes)}, ended NODE_FAIL{when}{which if who else ''}"
 
 
 def of_others(others: Mapping[str, Sequence[str]]) -> Iterator[str]:

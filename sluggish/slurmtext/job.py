@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from sluggish.job import Job, Step
 from sluggish.slurmtext.fields import fields, gpus, nodes, number, records, seconds, when, word
+from sluggish.text import is_node_name
 
 NOT_STARTED = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 """StartTime of these is a plan, not an event."""
@@ -24,6 +25,12 @@ _OWNER = re.compile(r"\sUserId=[^\s()]{1,64}\(\d{1,10}\)\s{1,8}GroupId=")
 _COMMAND = re.compile(r"(?:^|\s)Command=(.{0,4000}?)(?=\s{1,8}(?:SubmitLine|WorkDir)=)", re.DOTALL)
 # `SubmitLine=sbatch --comment a StdOut=x run.sh WorkDir=/x`
 _SUBMIT_LINE = re.compile(r"\sSubmitLine=.{0,8000}?(?=\s{1,8}WorkDir=)", re.DOTALL)
+# `JobState=NODE_FAIL Reason=NodeDown FailedNode=hgx-12 Dependency=(null)`; a comment, which may
+# hold the same, comes later
+_FAILED_NODE = re.compile(
+    r"\sJobState=\S{1,40}\s{1,8}Reason=\S{0,400}\s{1,8}FailedNode=(\S{1,255})"
+)
+_ANY_STATE = re.compile(r"\sJobState=")
 _OWN_LINE = re.compile(
     r"^(Command|SubmitLine|WorkDir|StdErr|StdIn|StdOut"
     r"|Comment|AdminComment|SystemComment|Extra)=",
@@ -98,11 +105,20 @@ def _job(record: str, utc_offset_s: int) -> Job:
         partition=word(values.get("Partition")),
         requeue={"1": True, "0": False}.get(values.get("Requeue", "")),
         restarts=number(values.get("Restarts")),
+        failed_node=_failed_node(record),
         stdout_path=word(values.get("StdOut")),
         stderr_path=word(values.get("StdErr")),
         work_dir=word(values.get("WorkDir")),
         command=word(values.get("Command")),
     )
+
+
+def _failed_node(record: str) -> str | None:
+    """Only where it stands in its own place: no free text of the user's names a node."""
+    _, rest = _cut(_NAME, record)
+    at = _ANY_STATE.search(rest)
+    match = _FAILED_NODE.match(rest, at.start()) if at else None
+    return match[1] if match and is_node_name(match[1]) else None
 
 
 def _values(record: str) -> tuple[str | None, dict[str, str]]:

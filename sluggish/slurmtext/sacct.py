@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from sluggish.job import Job, Step
 from sluggish.slurmtext.fields import gpus, nodes, number, seconds, when, word
+from sluggish.text import is_node_name
 
 Row = dict[str, str]
 
@@ -57,6 +58,7 @@ def _job(row: Row, utc_offset_s: int) -> Job:
     node_list = nodes(row.get("NodeList"))
     num_nodes = number(row.get("NNodes")) or len(node_list) or None
     total = gpus(row.get("AllocTRES"))
+    failed = (row.get("FailedNode") or "").strip()
     return Job(
         id=row["JobID"],
         raw_id=word(row.get("JobIDRaw")) or row["JobID"],
@@ -75,6 +77,7 @@ def _job(row: Row, utc_offset_s: int) -> Job:
         exit_code=word(row.get("ExitCode")),
         partition=word(row.get("Partition")),
         restarts=number(row.get("Restarts")),
+        failed_node=failed if is_node_name(failed) else None,
         stdout_path=word(row.get("StdOut")),
         stderr_path=word(row.get("StdErr")),
         work_dir=word(row.get("WorkDir")),

@@ -13,7 +13,7 @@ from sluggish.facts.gpu import Gpu
 from sluggish.facts.host import HostMemory, KernelSpan, NodeIdentity, RankProcess
 from sluggish.facts.log import SlurmMessage
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
-from sluggish.job import Job, NodeState, current
+from sluggish.job import WAITS, Job, NodeState, current, lost_run
 
 NOTICED = timedelta(minutes=15)
 """A node that is set down this long after the first abort may have died before it."""
@@ -41,12 +41,14 @@ def node_down(view: View) -> Iterator[Finding]:
     found += [f for f in _of_messages(view) if f.node not in known and (f.node or not roots)]
     job = current(view.all(Job))
     if job and job.state == "NODE_FAIL" and not any(f.role is Role.ROOT for f in found):
-        found.append(_of_job(job))
+        found.append(_of_job(job, view))
     shared = len({f.node for f in found if f.role is Role.ROOT and f.node}) > 1
     for finding in found:
         yield _with_shared(finding) if shared and finding.role is Role.ROOT else finding
     if states and not any(f.role is Role.ROOT for f in found):
         yield _all_clear(states, look)
+    if job:
+        yield from _of_runs(job, view)
 
 
 def _of_state(state: NodeState, view: View) -> Finding | None:
@@ -57,7 +59,7 @@ def _of_state(state: NodeState, view: View) -> Finding | None:
     place = when(state.reason_at, view.one(Look), view.one(Onset))
     if place is When.TEARDOWN and mute and _soon_after(state, view.one(Onset)):
         place = When.AFTERMATH  # Slurm notices a death only after SlurmdTimeout
-    answered = any(view.saw(kind, state.node) for kind in ANSWERS)
+    answered = _answers(state.node, view)
     lives = any(
         gap.why.startswith(LIVES) for gap in view.gaps(NodeIdentity) if gap.node == state.node
     )
@@ -85,6 +87,10 @@ def _of_state(state: NodeState, view: View) -> Finding | None:
         spots=(Spot(node=state.node, doing="lost to Slurm"),),
         subtype="not_responding" if mute and not down else "node_fail",
     )
+
+
+def _answers(node: str, view: View) -> bool:
+    return any(view.saw(kind, node) for kind in ANSWERS)
 
 
 def _soon_after(state: NodeState, onset: Onset | None) -> bool:
@@ -132,17 +138,59 @@ def _of_messages(view: View) -> Iterator[Finding]:
         )
 
 
-def _of_job(job: Job) -> Finding:
+def _of_job(job: Job, view: View) -> Finding:
+    """Slurm's record names the node from 23.11 on (`FailedNode=`, src/slurmctld/job_mgr.c)."""
+    node = job.failed_node if in_job(job.failed_node, view.one(Look)) else None
+    answered = node is not None and _answers(node, view)
+    which = f"for {node}" if node else "; which node it was stands in slurmctld's log or sinfo"
     return Finding(
-        node=None,
-        subject="job",
+        node=node,
+        subject="node" if node else "job",
         role=Role.ROOT,
         strength=Strength.STRONG,
         at=job.ended_at,
-        says="Slurm says NODE_FAIL; which node it was stands in slurmctld's log or sinfo",
+        says=f"Slurm says NODE_FAIL{' ' * bool(node)}{which}"
+        + ", which answers this look again" * answered,
         source=job.source or "Slurm",
+        spots=(Spot(node=node, doing="lost to Slurm"),) if node else (),
         subtype="node_fail",
     )
+
+
+def _of_runs(job: Job, view: View) -> Iterator[Finding]:
+    """A job that Slurm started again, or will: which run was lost, where, and to which node."""
+    jobs = view.all(Job)
+    waits = next((j for j in jobs if j.state in WAITS and j.id == job.id), None)
+    lost = lost_run(jobs, job)
+    if lost is not None:
+        where = f"the run before this one, on {folded(lost.nodes)}, ended NODE_FAIL"
+        yield _context(lost, f"{where}{_at(lost)}: {_lost_to(lost, view)}")
+    elif waits and waits is not job and job.state == "NODE_FAIL":
+        why = f" ({waits.reason})" if waits.reason else ""
+        says = f"this run, on {folded(job.nodes)}, ended{_at(job)}; it waits to be started again"
+        yield _context(waits, says + why)
+
+
+def _at(run: Job) -> str:
+    return f" at {run.ended_at:%H:%M:%SZ}" if run.ended_at else ""
+
+
+def _lost_to(run: Job, view: View) -> str:
+    if run.failed_node in run.nodes:
+        return f"{run.failed_node} failed"
+    bad = [
+        f"{s.node} is {'+'.join((s.state, *s.flags))}"
+        for s in view.all(NodeState)
+        if s.node in run.nodes and (s.state == "DOWN" or "NOT_RESPONDING" in s.flags)
+    ]
+    return "; ".join(bad[:4]) or "which node it was stands in slurmctld's log"
+
+
+def _context(run: Job, says: str) -> Finding:
+    return Finding(
+        node=None, subject="job", role=Role.CONTEXT, strength=Strength.WEAK, at=run.ended_at,
+        says=says, source=run.source or "Slurm",
+    )  # fmt: skip
 
 
 def _with_shared(finding: Finding) -> Finding:

@@ -55,7 +55,8 @@ def booted_late(view: View) -> tuple[str, ...]:
     started = look.job_started_at if look else None
     if started is None:
         return ()
-    return tuple(node for node, (at, _) in _boots(view).items() if at > started + SKEW)
+    boots = _boots(view).items()
+    return tuple(node for node, (at, _) in boots if at > started + SKEW and in_job(node, look))
 
 
 def _boots(view: View) -> dict[str, tuple[datetime, str]]:

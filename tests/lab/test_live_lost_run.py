@@ -1,0 +1,67 @@
+"""A node dies under jobs that Slurm then starts again: the run that was lost, and the new one."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from . import cluster, live
+from .cluster import Lab
+from .live import Told
+
+DEAD = "node03"
+
+
+@pytest.fixture(scope="module")
+def lost(machine: None) -> Iterator[tuple[Lab, str, str]]:
+    """A lab whose node03 has died: a job that can only wait for it, and one that runs elsewhere."""
+    lab = cluster.up(4, True, hcas=1, slurmd_timeout=5)
+    try:
+        spare = _submit(lab, "-N1 -w node04 --exclusive")
+        moves = _submit(lab, "-N3")
+        waits = _submit(lab, "-N2 -w node02,node03")
+        for job in (spare, moves, waits):
+            _running(lab, job)
+        lab.sh("login", f"scancel {spare}", "alice")
+        lab.crash(DEAD)
+        ask = ["sacct", "-D", "-n", "-X", "-P", "-o", "JobID,State", "-j", f"{moves},{waits}"]
+        both = [f"{job}|NODE_FAIL" for job in (moves, waits)]
+        cluster.wait_for(
+            lambda: set(both) <= set(lab.exec("login", ask).stdout.split()), 90, "no NODE_FAIL"
+        )
+        cluster.wait_for(lambda: _state(lab, waits) == "PENDING", 60, f"{waits} does not wait")
+        yield lab, moves, waits
+    finally:
+        lab.down()
+
+
+def _submit(lab: Lab, ask: str) -> str:
+    wrap = f"cd; sbatch --parsable --requeue {ask} --gres=gpu:1 --wrap 'srun sleep 900'"
+    return lab.sh("login", wrap, "alice").strip()
+
+
+def _running(lab: Lab, job: str) -> None:
+    step = ["scontrol", "show", "step", f"{job}.0"]
+    cluster.wait_for(lambda: lab.exec("ctl", step).returncode == 0, 200, f"{job} has no step")
+
+
+def _state(lab: Lab, job: str) -> str:
+    return lab.sh("ctl", f"scontrol -o show job {job} | grep -o 'JobState=[A-Z_]*'")[9:].strip()
+
+
+def _look(lab: Lab, job: str, user: str | None) -> Told:
+    argv = ["diagnose", "--job", job, "--transport", "ssh", "--window", "1", "--json"]
+    return live.told(live.sluggish(lab, argv, user), time.monotonic())
+
+
+@pytest.mark.parametrize("user", [None, "alice"])
+def test_a_job_that_waits_again_is_told_by_the_run_that_was_lost(
+    lost: tuple[Lab, str, str], user: str | None
+) -> None:
+    lab, _, waits = lost
+    told = _look(lab, waits, user)
+    assert (told.verdict, told.places) == ("node_down/node_fail", [(DEAD, None)]), told.document
+    assert "asking 2 nodes (node[02-03])" in told.notes, told.notes
+    says = [found["says"] for found in told.document["findings"]]
+    assert any("waits to be started again" in one for one in says), says
+    assert not told.drains
