@@ -18,6 +18,7 @@ from sluggish.watch.state import Event
 if TYPE_CHECKING:
     from sluggish.cli.live import Wanted
     from sluggish.verdict.model import Diagnosis
+    from sluggish.watch.followed import Followed
 
 AGAIN_S = 3.0
 
@@ -28,7 +29,7 @@ def look(
     """As `diagnose --job`: exit code, diagnosis, where its bundle lies."""
     from sluggish.cli.collect import collected
     from sluggish.cli.diagnose import report
-    from sluggish.cli.history import remember
+    from sluggish.cli.history import remember as keep
     from sluggish.cli.reading import mapper
     from sluggish.diagnose import diagnose
     from sluggish.evidence.open import load
@@ -60,10 +61,27 @@ def look(
         code = report(bundle, as_json=False, explain=False, cloud=cloud, config=config,
                       then=found.append)  # fmt: skip
         diagnosis = found[0]
-    remember(diagnosis, config, wanted.job.job, kept.silent)
+    keep(diagnosis, config, wanted.job.job, kept.silent)
     if kept.taken.stopped:
         raise KeyboardInterrupt
     return code, diagnosis, str(kept.path)
+
+
+def remember(event: Event, followed: Followed, config: Config) -> None:
+    """Writes an alert into the ledger, whatever the look will say."""
+    from sluggish.cli.history import remember_alert
+    from sluggish.history.model import Alert
+    from sluggish.hostlist import fold
+
+    began = followed.state.started_at
+    alert = Alert(
+        job=event.job,
+        started=datetime.fromtimestamp(began, UTC) if began else None,
+        at=datetime.fromtimestamp(event.at, UTC),
+        nodes=fold(followed.nodes),
+        says=event.says,
+    )
+    remember_alert(alert, config)
 
 
 def line_of(event: Event, as_json: bool) -> str:
