@@ -2,8 +2,10 @@
 
 from dataclasses import replace
 
+import pytest
 from fabric_facts import (
     EIGHT,
+    T0,
     at,
     down,
     healthy,
@@ -398,3 +400,29 @@ def test_a_card_with_two_idle_ports_is_named_once_a_node() -> None:
     both = [down("gpu-01", "mlx5_9"), down("gpu-01", "mlx5_9", port=2)]
     (aside,) = used([*healthy(nodes(2)), *both], []).aside
     assert aside.not_active_on == ("gpu-01",)
+
+
+@pytest.mark.parametrize(
+    ("active", "spare", "role"),
+    [
+        pytest.param(8, 4, "context", id="eight rails, four ports of storage without a cable"),
+        pytest.param(7, 1, "root_candidate", id="the eighth rail"),
+        pytest.param(6, 2, "root_candidate", id="two of eight rails"),
+        pytest.param(4, 4, "root_candidate", id="half of them: nobody can tell"),
+    ],
+)
+def test_of_one_node_alone_what_is_down_beside_all_rails_accuses_nobody(
+    active: int, spare: int, role: str
+) -> None:
+    hcas = [f"mlx5_{i}" for i in range(active + spare)]
+    ports = [port("gpu-01", h) for h in hcas[:active]] + [down("gpu-01", h) for h in hcas[active:]]
+    found = run("IB-PORT", *ports)
+    assert [f.role.value for f in found] == [role] * spare
+
+
+def test_a_link_that_went_down_is_no_spare_port() -> None:
+    hcas = [f"mlx5_{i}" for i in range(9)]
+    ports = [port("gpu-01", h) for h in hcas[:8]] + [down("gpu-01", hcas[8])]
+    event = FabricEvent(node="gpu-01", at=T0, kind="link_down", hca=hcas[8])
+    (found,) = run("IB-PORT", *ports, event)
+    assert found.role is Role.ROOT

@@ -38,6 +38,10 @@ _RECOVERING = ("link_error_recovery", "training")
 """Physical states of a link whose port may still be called Active (IBTA; rdma-core ibstat.c)."""
 
 
+RAILS = 8
+"""A usual node has no more ports for compute: what is Down beside so many is storage's or free."""
+
+
 @rule(
     "IB-PORT",
     family=Family.FABRIC,
@@ -115,6 +119,9 @@ def _single(port: Port, used: tuple[Port, ...], mine: Used, view: View) -> Findi
         strength = Strength.WEAK
     event = _went_down(port, view)
     where = phase_of(event.at, view) if event else When.UNKNOWN
+    spare = strength is Strength.WEAK and event is None and _rails_are_up(port, used)
+    if spare:
+        role = Role.CONTEXT
     if where in (When.AFTERMATH, When.TEARDOWN):
         role = Role.CONSEQUENCE
     elif where is When.HISTORY:
@@ -131,13 +138,22 @@ def _single(port: Port, used: tuple[Port, ...], mine: Used, view: View) -> Findi
         role=role,
         strength=strength,
         at=event.at if event else None,
-        says=_says(port) + (f"; Active in {flaps}: it flaps" if flaps else ""),
+        says=_says(port)
+        + (f"; Active in {flaps}: it flaps" if flaps else "")
+        + (f"; {RAILS} of its kind are Active: nothing says that the job uses it" if spare else ""),
         quote=event.line if event else "",
         source=port.source,
         spots=(spot(port),),
         subtype="port_down",
         action="check_fabric" if soft or port.phys_state == "disabled" else None,
     )
+
+
+def _rails_are_up(port: Port, used: tuple[Port, ...]) -> bool:
+    """Of one node alone: as many ports of this kind are Active as a node has rails."""
+    kind = (port.node, port.link_layer, port.hca_type)
+    alike = [p for p in used if (p.node, p.link_layer, p.hca_type) == kind and p.state == "active"]
+    return len(alike) >= RAILS and {p.node for p in used} == {port.node}
 
 
 def _active_elsewhere(port: Port, view: View) -> str:
