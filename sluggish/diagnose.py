@@ -7,6 +7,7 @@ from types import ModuleType
 from sluggish import __version__
 from sluggish.correlate.fabric_ends import queried
 from sluggish.correlate.flavour import flavours
+from sluggish.correlate.listed import with_processes
 from sluggish.correlate.locate import at_home, places
 from sluggish.correlate.owngpus import own_gpus, with_the_last
 from sluggish.correlate.phase import phase
@@ -89,6 +90,7 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -
     facts = read(bundle, probes, text_of, mapper)
     seen = look(bundle, facts)
     facts.add(seen)
+    with_processes(facts)
     for counted in tuple(queried(facts, seen)):
         facts.add(counted)
     for flavour in tuple(flavours(facts, seen)):

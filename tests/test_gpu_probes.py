@@ -110,6 +110,16 @@ _words = st.sampled_from(
         "0, 1 W, 2 %",
         "0, ERR!, [N/A]",
         "# gpu pwr sm",
+        "GPU 0: NVIDIA H200 (UUID: GPU-11111111-2222-3333-4444-555555555550)\n",
+        "\t Link 0: 26.562 GB/s\n",
+        "\t Link 1: <inactive>\n",
+        "\t Link 1: Link recovery failed events: 3\n",
+        "\tGPU0\tGPU1\n",
+        "GPU0\t X \tNV18\n",
+        "# gpu pid type sm command\n",
+        " 0 7 C 1 python\n",
+        "gpu_uuid, pid, process_name\n",
+        "GPU-1, 7, python\n",
         "0 85 -",
         "# Idx W %",
         "/sys/bus/pci/devices/0000:1b:00.0/class:0x030200",
@@ -270,3 +280,19 @@ def test_errors_before_the_document_do_not_hide_it() -> None:
     assert not PROBES["nvidia_smi"].sniff(
         error + b"step 1\nstep 2\nstep 3\nstep 4\nstep 5\nstep 6\n"
     )
+
+
+def test_lists_of_processes_name_each_once_and_an_idle_gpu_has_none() -> None:
+    found, _ = _parse("nvidia_smi", (HERE / "probes/nvidia_smi/pmon.txt").read_text())
+    told = [[(p.pid, p.name, p.kind) for p in gpu.processes] for gpu in found]
+    assert told == [[(4711, "python3 train.py", "C"), (4800, "dcgm", "C")], []]
+    found, _ = _parse("nvidia_smi", (HERE / "probes/nvidia_smi/apps.txt").read_text())
+    told = [[(p.pid, p.name, p.memory_mib) for p in gpu.processes] for gpu in found]
+    assert told == [[(4711, "/usr/bin/python3", 71000)], [(4712, "/usr/bin/python3", None)]]
+
+
+@pytest.mark.parametrize("name", ["list", "nvlink_status", "topology", "pmon", "apps"])
+def test_a_job_log_that_begins_with_a_list_is_not_claimed(name: str) -> None:
+    text = (HERE / f"probes/nvidia_smi/{name}.txt").read_text()
+    log = text + "".join(f"step {n} loss 2.1\n" for n in range(500))
+    assert not PROBES["nvidia_smi"].sniff(log.encode())

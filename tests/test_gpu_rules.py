@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sluggish.facts.derived import Look, Onset, Place
-from sluggish.facts.gpu import Gpu, GpuCount, GpuSample, SmiFailure, Xid
+from sluggish.facts.gpu import Gpu, GpuCount, GpuLinks, GpuSample, SmiFailure, Xid
 from sluggish.facts.host import HungTask, KernelSpan, NodeIdentity, RankProcess
 from sluggish.facts.store import Facts, Gap
 from sluggish.findings import Finding, Role, Rule, Strength, ask
@@ -66,6 +66,16 @@ def test_fewer_than_the_job_has_is_a_missing_gpu_and_names_the_card() -> None:
     assert (found.node, found.strength, found.subtype) == ("a", Strength.DECISIVE, "missing")
     assert found.spots[0].gpu_pci == BUS[7]
     assert found.says == "nvidia-smi lists 7 GPUs, the job has 8 on this node"
+
+
+def test_a_list_without_addresses_says_less_than_one_with_them() -> None:
+    listed = GpuCount(node="a", source="nvidia-smi", count=7)
+    (found,) = roots(observe(gpu_missing, look("a", gpus=8), listed))
+    assert (found.strength, found.says) == (
+        Strength.STRONG, "nvidia-smi lists 7 GPUs, the job has 8 on this node"
+    )  # fmt: skip
+    for order in ((listed, count("a", 8)), (count("a", 8), listed)):
+        assert not roots(observe(gpu_missing, look("a", gpus=8), *order))
 
 
 def test_all_the_job_has_is_clear_although_the_host_has_more() -> None:
@@ -498,6 +508,67 @@ def test_a_pcie_link_counts_only_under_load() -> None:
 
 def test_too_few_peers_are_no_comparison() -> None:
     assert observe(slow_gpu, *fleet(3, busy(0, sm_clock_mhz=500), skip=1)) == []
+
+
+# GPU-FABRIC: links
+
+
+def links(*active: int, node: str = "a", **of_the_last: Any) -> list[GpuLinks]:
+    last = len(active) - 1
+    return [
+        GpuLinks(node=node, index=i, uuid=f"GPU-{i}", active=n, **of_the_last if i == last else {})
+        for i, n in enumerate(active)
+    ]
+
+
+def test_a_gpu_with_fewer_links_than_those_beside_it_is_a_weak_hint() -> None:
+    (found,) = observe(gpu_fabric, *links(*[18] * 7, 17, inactive=(3,)))
+    assert (found.role, found.strength, found.subtype) == (Role.ROOT, Strength.WEAK, "nvlink")
+    assert found.says == "17 NVLinks (link 3 inactive), the 7 GPUs beside it have 18"
+    assert (found.spots[0].gpu_index, found.action) == (7, "check_fabric")
+
+
+@pytest.mark.parametrize(
+    "active",
+    [
+        pytest.param([18] * 8, id="all alike"),
+        pytest.param([0] * 8, id="boards without a bridge"),
+        pytest.param([12, 12, 0, 0, 12, 12, 0, 0], id="pairs with a bridge beside boards without"),
+        pytest.param([18, 18, 17], id="too few to compare with"),
+        pytest.param([17, 17, 18, 18], id="half"),
+        pytest.param([18] * 7 + [24], id="one with more"),
+        pytest.param([6, 5, 4, 6, 5, 4, 6, 5], id="cabled unevenly"),
+    ],
+)
+def test_links_that_are_built_so_are_no_hint(active: list[int]) -> None:
+    assert not roots(observe(gpu_fabric, *links(*active)))
+
+
+def test_links_that_all_lack_some_are_no_hint_of_one() -> None:
+    every = [GpuLinks(node="a", index=i, active=17, inactive=(3,)) for i in range(7)]
+    assert not roots(observe(gpu_fabric, *every, GpuLinks(node="a", index=7, active=16)))
+
+
+def test_a_lost_link_takes_the_all_clear_away_and_two_kinds_of_listing_are_not_compared() -> None:
+    well = [gpu(index=i, fabric_state="Completed", fabric_status="Success") for i in range(8)]
+    assert [f.role for f in observe(gpu_fabric, *well, *links(*[18] * 8), look("a"))] == [
+        Role.ALL_CLEAR
+    ]
+    bad = observe(gpu_fabric, *well, *links(*[18] * 7, 17), look("a"))
+    assert [f.role for f in bad] == [Role.ROOT]
+    matrix = [GpuLinks(node="a", index=i, active=126) for i in range(8)]
+    assert not roots(observe(gpu_fabric, *links(*[18] * 8), *matrix))
+
+
+def test_recoveries_of_a_link_are_shown_and_judged_nowhere() -> None:
+    often = GpuLinks(node="a", index=2, counted=True, recovered=((14, 505),))
+    failed = GpuLinks(node="a", index=3, counted=True, recovered=((1, 3),), failed=((1, 2),))
+    found = observe(gpu_fabric, often, failed)
+    assert [(f.role, f.says) for f in found] == [
+        (Role.HOUSEKEEPING, "NVLink recoveries since the driver was loaded: link 14: 505"),
+        (Role.HOUSEKEEPING,
+         "NVLink recoveries that failed since the driver was loaded: link 1: 2"),
+    ]  # fmt: skip
 
 
 def test_every_rule_has_a_docstring_and_its_own_id() -> None:

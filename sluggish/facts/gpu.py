@@ -170,6 +170,35 @@ class GpuCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLinks:
+    """The NVLinks of one GPU, as `nvidia-smi nvlink` or `topo -m` prints them."""
+
+    node: str | None
+    index: int | None
+    uuid: str | None = None
+    active: int | None = None
+    """Links with a rate; of `topo -m` the links to all peers together. None: not printed."""
+    inactive: tuple[int, ...] = ()
+    recovered: tuple[tuple[int, int], ...] = ()
+    """(link, recoveries since the driver was loaded), those with none left out."""
+    failed: tuple[tuple[int, int], ...] = ()
+    """(link, recoveries that failed), those with none left out."""
+    counted: bool = False
+    """True where error counters were printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuApps:
+    """The processes on one GPU, from a list that tells nothing else of it."""
+
+    node: str | None
+    index: int | None = None
+    uuid: str | None = None
+    pci: str | None = None
+    processes: tuple[GpuProcess, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ImexDomain:
     """What the IMEX daemon of a node says of its domain, and the channels that the node has."""
 

@@ -4,7 +4,8 @@ Shows: recovery action, ECC, row remapping, throttle reasons, PCIe link, fabric 
 processes. Rights: any user; other users' process names may be hidden. Cost: 1-3 s with persistence
 mode, up to 30 s without (each call then initialises the driver), one call a node.
 
-Also read: `nvidia-smi -q`, the default table (both layouts), one-shot query CSV.
+Also read: `nvidia-smi -q`, the default table (both layouts), one-shot query CSV; and the lists of
+`-L`, `nvlink`, `topo -m`, `pmon`, `--query-compute-apps`, which do not tell how the GPUs are.
 
 Traps (docs/probes/nvidia_smi.md): a call that does not return is evidence by itself and is never
 repeated; on a lost GPU some versions list the healthy ones and exit 0 with the loss on stderr only;
@@ -15,18 +16,18 @@ and the index starts at 0 again, so uuid and PCI address are the keys.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from sluggish.facts.gpu import Gpu, GpuCount, SmiFailure
+from sluggish.facts.gpu import Gpu, GpuApps, GpuCount, GpuLinks, SmiFailure
 from sluggish.facts.origin import Origin
-from sluggish.probes.nvidia_smi import failures, query_csv, query_text, query_xml, table
+from sluggish.probes.nvidia_smi import failures, lists, query_csv, query_text, query_xml, table
 from sluggish.probes.nvidia_smi.report import Report
 
 ID = "nvidia_smi"
 COMMAND = "nvidia-smi -q -x"
-FACTS: tuple[type, ...] = (Gpu, GpuCount, SmiFailure)
+FACTS: tuple[type, ...] = (Gpu, GpuCount, SmiFailure, GpuLinks, GpuApps)
 BINARY = False
 
 _MAX_CHARS = 64 * 1024 * 1024
-_FORMS = (query_xml, query_text, table, query_csv)
+_FORMS = (query_xml, query_text, table, lists, query_csv)
 
 
 def sniff(head: bytes) -> bool:
@@ -39,7 +40,7 @@ def sniff(head: bytes) -> bool:
     return any(form.is_all(body) for form in _FORMS) or failures.is_all(text)
 
 
-def parse(text: str, origin: Origin) -> Iterator[Gpu | GpuCount | SmiFailure]:
+def parse(text: str, origin: Origin) -> Iterator[Gpu | GpuCount | SmiFailure | GpuLinks | GpuApps]:
     """GPUs, how many there are, and failures. GPUs of an answer that was cut come before the error.
 
     Raises ValueError where the text is none of the forms, where nvidia-smi failed altogether, and,
@@ -56,6 +57,9 @@ def parse(text: str, origin: Origin) -> Iterator[Gpu | GpuCount | SmiFailure]:
             raise ValueError(f"expected an answer of nvidia-smi, it failed: {fatal}")
         raise ValueError("expected nvidia-smi -q -x, -q, its table or query CSV")
     node = origin.node or report.hostname
+    if report.part:
+        yield from _of_list(report, node)
+        raise ValueError(f"expected nvidia-smi -q -x too: {report.part}")
     for gpu in report.gpus:
         yield replace(gpu, node=node)
     if report.cut:
@@ -67,6 +71,16 @@ def parse(text: str, origin: Origin) -> Iterator[Gpu | GpuCount | SmiFailure]:
         yield GpuCount(node=node, source="nvidia-smi", count=count, pci=known)
     if not report.gpus:
         raise ValueError("expected at least one GPU")
+
+
+def _of_list(report: Report, node: str | None) -> Iterator[GpuCount | GpuLinks | GpuApps]:
+    """A list counts for what it tells; that the GPUs are well it cannot say."""
+    for links in report.links:
+        yield replace(links, node=node)
+    for apps in report.apps:
+        yield replace(apps, node=node)
+    if report.listed is not None:
+        yield GpuCount(node=node, source="nvidia-smi", count=report.listed)
 
 
 def _read(text: str, origin: Origin) -> Report | None:

@@ -49,7 +49,9 @@ def gpu_missing(view: View) -> Iterator[Finding]:
 def _by_node(view: View) -> list[_Counts]:
     by_source: dict[tuple[str | None, str], GpuCount] = {}
     for count in view.all(GpuCount):
-        by_source[count.node, count.source] = count
+        old = by_source.get((count.node, count.source))
+        if old is None or count.pci or not old.pci:  # a list without addresses says less
+            by_source[count.node, count.source] = count
     nodes = dict.fromkeys(count.node for count in view.all(GpuCount))
     gres = {state.node: state.gpus for state in view.all(NodeState)}
     return [
@@ -113,8 +115,9 @@ def _against_need(c: _Counts, need: int) -> Iterator[Finding]:
             f"{c.bus.count} GPUs on the PCI bus, the job has {need} on this node",
         )  # fmt: skip
     elif c.smi is not None and 0 < c.smi.count < need:
+        # a list without addresses shows nowhere that it is whole
         yield from _each(
-            c, Strength.DECISIVE,
+            c, Strength.DECISIVE if c.smi.pci else Strength.STRONG,
             f"nvidia-smi lists {c.smi.count} GPUs, the job has {need} on this node",
         )  # fmt: skip
 

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from sluggish.causes import Family
 from sluggish.facts.derived import Look, Place
-from sluggish.facts.gpu import Gpu, SmiFailure, Xid
+from sluggish.facts.gpu import Gpu, GpuLinks, SmiFailure, Xid
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.gpu.common import all_clear, is_others, mark_shared, on_nodes, spot, subject
+from sluggish.rules.gpu.links import link_findings
 
 FALLEN_OFF = 79
 """After it no reset reaches the card, whatever the driver asks for."""
@@ -151,16 +152,17 @@ def _finding(
     )
 
 
-@rule("GPU-FABRIC", family=Family.KERNEL, needs=(Gpu,), wants=(Look, Place))
+@rule("GPU-FABRIC", family=Family.KERNEL, needs=(Gpu, GpuLinks), wants=(Look, Place))
 def gpu_fabric(view: View) -> Iterator[Finding]:
-    """A GPU is not registered in the NVLink fabric, or the fabric reports trouble on it."""
+    """A GPU is not registered in the NVLink fabric, reports trouble of it, or has lost links."""
     known = [g for g in view.all(Gpu) if g.fabric_state is not None]
     bad = [g for g in known if _fabric_trouble(g)]
     # every GPU alike since its start: a fabric that is not set up has not stopped this job
     everywhere = len(bad) == len(known) and len({g.node for g in known}) > 1
     found = [_fabric(view, gpu, everywhere) for gpu in bad]
+    found += link_findings(view)
     yield from mark_shared(found)
-    if known and not bad:
+    if known and not any(f.role is Role.ROOT for f in found):
         nodes = {g.node for g in known}
         says = f"NVLink fabric complete on {len(known)} GPUs{on_nodes(nodes)}"
         yield all_clear(view, says + "; switches not checked", "nvidia-smi", nodes)
