@@ -27,6 +27,7 @@ MAILED = {
     "gpu_samples": "smi.csv",
     "gpu_bus": "pci.txt",
     "imex": "imex.txt",
+    "slingshot": "cxi.txt",
     "ibstat": "ibstat.out",
     "ibstatus": "ibstatus.out",
     "ibv_devinfo": "ibv.log",
@@ -92,6 +93,8 @@ def _make(name: str, root: Path) -> None:
             continue
         # > file 2>&1
         text = out.get(row["path"].removesuffix(".txt") + ".err", b"") + out[row["path"]]
+        if not text:  # nobody mails an empty file
+            continue
         began = datetime.fromisoformat(row["started_at"]).timestamp()
         _put(root / "flat" / mailed(row, flat=True), text, mtime=began)
         # saved from a mail the day after: the times of the files say nothing

@@ -141,6 +141,47 @@ def test_slingshot_is_known_by_its_ports_and_a_link_that_is_up_clears_nothing() 
     assert missing(*ports, log("INFO"))
 
 
+def cxi_counters(node: str, **b: int) -> list[PortCounters]:
+    base = {"pct_spt_timeouts": 3, "hni_pcs_uncorrected_cw": 7, "hni_sts_tx_ok_octets": 9}
+    last = {name: value + b.get(name, 0) for name, value in base.items()}
+    return [
+        PortCounters(node=node, hca="cxi0", port=1, sample=sample, at=at(minutes), counters=told)
+        for sample, minutes, told in (("a", 18, base), ("b", 18.25, last))
+    ]
+
+
+def test_slingshot_needs_its_links_its_own_counters_and_the_plugin_s_word() -> None:
+    ports = [cxi(n) for n in TWO]
+    both = [c for n in TWO for c in cxi_counters(n)]
+    said = net("gpu-01", "OFI", provider="cxi")
+    assert len(missing(*ports)) == 2
+    assert len(missing(*ports, *both)) == 1
+    assert len(missing(*ports, *both, net("gpu-01", "OFI", provider="tcp"))) == 1
+    assert len(missing(*both, said)) == 1
+    assert len(missing(*ports, *[c for c in both if c.sample == "a"], said)) == 1
+    assert missing(*ports, *both, said) == set()
+    assert list(not_seen(case(*ports, *cxi_counters("gpu-01"), said))) == ["gpu-02"]
+
+
+@pytest.mark.parametrize(
+    ("moved", "says"),
+    [
+        ({"pct_spt_timeouts": 1}, "packets are being lost now"),
+        ({"hni_pcs_uncorrected_cw": 1}, "frames come damaged over cxi0 of gpu-02"),
+        ({"hni_sts_tx_ok_octets": 2_000_000}, "traffic flows on 1 of 2 ports"),
+    ],
+)
+def test_slingshot_s_counters_are_context_and_name_no_culprit(
+    moved: dict[str, int], says: str
+) -> None:
+    given = [*cxi_counters("gpu-01"), *cxi_counters("gpu-02", **moved)]
+    found = run("IB-COUNTERS", *[cxi(n) for n in TWO], *given, names=TWO)
+    assert any(f.says.startswith(says) for f in found)
+    assert {f.role for f in found} <= {Role.CONTEXT, Role.ALL_CLEAR}
+    clear = any(f.role is Role.ALL_CLEAR for f in found)
+    assert clear is ("hni_sts_tx_ok_octets" in moved)
+
+
 def test_a_slingshot_link_that_is_down_is_a_port_that_is_down() -> None:
     names = ("gpu-01", "gpu-02", "gpu-03")
     ports = [cxi(n, f"cxi{k}") for n in names for k in range(4) if (n, k) != ("gpu-02", 1)]

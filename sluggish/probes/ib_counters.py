@@ -7,15 +7,20 @@ No root. Traps (prometheus/procfs class_infiniband.go, kernel core/sysfs.c, ibsi
 - pauses and discards of RoCE stand in the driver's own statistics (kernel
   Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst): `ethtool -S` asks
   the firmware and holds the lock of network devices, so only Active Ethernet ports are asked;
-- error counters saturate (link_downed at 255), they never wrap; data are in words of 4 bytes.
+- error counters saturate (link_downed at 255), they never wrap; data are in words of 4 bytes;
+- Slingshot has no /sys/class/infiniband: its counters are files of cxi's telemetry, each with the
+  second of its reading behind an @ (HewlettPackard/shs-docs, PCIe and HNI errors).
+
+Also read: `rdma statistic show`, plain, -p and -j, the same hw_counters as netlink tells them.
 """
 
+import json
 import re
 from collections.abc import Iterator
 
 from sluggish.facts import ib_words
 from sluggish.facts.fabric import PortCounters
-from sluggish.facts.ib_sysfs import entries
+from sluggish.facts.ib_sysfs import MAX_LINE, entries
 from sluggish.facts.origin import Origin
 from sluggish.facts.sections import sections
 
@@ -46,6 +51,13 @@ for hca in /sys/class/infiniband/*; do
     break
   done
 done
+for cxi in /sys/class/cxi/*/device/telemetry; do
+  [ -e "$cxi" ] || continue
+  grep -s . "$cxi"/pct_spt_timeouts "$cxi"/pct_sct_timeouts "$cxi"/pct_retry_srb_requests \
+    "$cxi"/pct_no_tct_nacks "$cxi"/pct_no_trs_nacks "$cxi"/pct_no_mst_nacks \
+    "$cxi"/hni_pcs_uncorrected_cw "$cxi"/hni_llr_tx_replay_event "$cxi"/hni_llr_rx_replay_event \
+    "$cxi"/hni_sts_tx_ok_octets "$cxi"/hni_sts_rx_ok_octets /dev/null
+done
 :
 """
 FACTS: tuple[type, ...] = (PortCounters,)
@@ -55,6 +67,15 @@ BINARY = False
 _KEY = re.compile(r"ports/(\d{1,3})/(?:hw_)?counters/(\w{1,80})\Z")
 # efa_0/hw_counters/no_completion_cmds:0       (of the device; up to Linux 5.14 of its port)
 _DEVICE_KEY = re.compile(r"hw_counters/(no_completion_cmds)\Z")
+# cxi0/device/telemetry/pct_spt_timeouts:12@1677004105.281053194
+_TELEMETRY = re.compile(r"device/telemetry/((?:pct|hni)_\w{1,60})\Z")
+# link rdmap0s6/1 tx_bytes 812345 tx_pkts 3 rx_drops 0       (rdma statistic show)
+# link mlx5_0/1                                              (-p: then one counter a line)
+#     rx_write_requests 0
+_LINK = re.compile(r"link (?P<hca>[A-Za-z][\w.-]{0,63})/(?P<port>\d{1,3})(?P<rest>(?: .*)?)\Z")
+_PAIR = re.compile(r"(?<!\S)([a-z][a-z0-9_]{2,59}) (\d{1,20})(?!\S)")
+# [{"ifname":"mlx5_0","port":1,"rx_write_requests":0,        (-j)
+_JSON = re.compile(rb'^\[ ?\{\s{0,20}"ifname": ?"[^"]{1,64}",\s{0,20}"port": ?\d{1,3},\s{0,20}"')
 # ==> ethtool -S ens1np0 mlx5_0 <==       (the second name is the HCA's)
 _ETHTOOL = re.compile(r"ethtool -S [\w.@:-]{1,40} ([A-Za-z][\w.-]{0,63})\Z")
 #      rx_prio3_pause: 12        rx_discards_phy: 0        link_down_events_phy: 3
@@ -68,12 +89,20 @@ _SNIFF = re.compile(
     rb"^(?:\S{0,200}[/:])?[A-Za-z][\w.-]{0,63}/ports/\d{1,3}/(?:hw_)?counters/\w+:",
     re.MULTILINE,
 )
+_SNIFF_MORE = re.compile(
+    rb"^(?:\S{0,200}[/:])?cxi\d{1,3}/device/telemetry/(?:pct|hni)_\w+:\d"
+    rb"|^link [A-Za-z][\w.-]{0,63}/\d{1,3} ?(?:\n {1,8})?"
+    rb"(?:rx_write_requests|tx_bytes|lifespan|duplicate_request) \d",
+    re.MULTILINE,
+)
 _PORT_FILE = re.compile(rb"/ports/\d{1,3}/(?:state|phys_state|rate):")
 
 
 def sniff(head: bytes) -> bool:
     """Whether this holds counters and nothing of the ports' state."""
-    return bool(_SNIFF.search(head[:16384])) and not _PORT_FILE.search(head)
+    begin = head[:16384]
+    found = _SNIFF.search(begin) or _SNIFF_MORE.search(begin) or _JSON.match(begin.lstrip())
+    return bool(found) and not _PORT_FILE.search(head)
 
 
 def parse(text: str, origin: Origin) -> Iterator[PortCounters]:
@@ -91,6 +120,12 @@ def parse(text: str, origin: Origin) -> Iterator[PortCounters]:
             whole.setdefault(entry.hca, {}).setdefault("carrier_changes", value)
         elif value is not None and (key := _DEVICE_KEY.match(entry.key)):
             whole.setdefault(entry.hca, {}).setdefault(key[1], value)
+        elif key := _TELEMETRY.match(entry.key):
+            told = ib_words.number(entry.value.partition("@")[0])
+            if told is not None:
+                ports.setdefault((entry.hca, 1), {})[key[1]] = told
+    for key_of, counters in _of_rdma(text):
+        ports.setdefault(key_of, {}).update(counters)
     if not ports:
         raise ValueError("expected 'NAME/ports/N/counters/link_downed:0' lines")
     for (hca, number), counters in sorted(
@@ -113,3 +148,35 @@ def _driver(text: str) -> Iterator[tuple[str, dict[str, int]]]:
     for name, body in sections(text) if "==> ethtool" in text else ():
         if found := _ETHTOOL.match(name):
             yield found[1], {key: int(value) for key, value in _STATISTIC.findall(body)}
+
+
+def _of_rdma(text: str) -> Iterator[tuple[tuple[str, int], dict[str, int]]]:
+    """What `rdma statistic show` tells of each port, in any of its three forms."""
+    if text.lstrip().startswith("["):
+        yield from _of_json(text)
+        return
+    found: dict[tuple[str, int], dict[str, int]] = {}
+    here: dict[str, int] | None = None
+    for line in text.splitlines() if "link " in text else ():
+        if len(line) > MAX_LINE:
+            here = None
+        elif link := _LINK.match(line.rstrip()):
+            here = found.setdefault((link["hca"], int(link["port"])), {})
+            here |= {name: int(value) for name, value in _PAIR.findall(link["rest"])}
+        elif here is not None and line.startswith(" "):
+            here |= {name: int(value) for name, value in _PAIR.findall(line)}
+        else:
+            here = None
+    yield from found.items()
+
+
+def _of_json(text: str) -> Iterator[tuple[tuple[str, int], dict[str, int]]]:
+    try:
+        told = json.loads(text)
+    except (ValueError, RecursionError):
+        return
+    for one in told if isinstance(told, list) else ():
+        name, port = (one.get("ifname"), one.get("port")) if isinstance(one, dict) else ("", 0)
+        if isinstance(name, str) and ib_words.is_hca(name) and isinstance(port, int):
+            whole = {k: v for k, v in one.items() if isinstance(k, str) and isinstance(v, int)}
+            yield (name, port), {k: v for k, v in whole.items() if k != "port"}

@@ -3,7 +3,7 @@
 Shows: `cxi_stat` (HewlettPackard/shs-libcxi utils/cxi_stat.c and its manual page). Without options
 it reads state alone and returns at once; `--rates`, which waits four seconds, is not asked.
 Rights: any user. Traps: older releases print `CK_400G` and `BS_200G`, newer ones `ck400G`; a link
-that is up may still lose: link-level retry hides it from here.
+that is up may still lose, which ib_counters tells.
 """
 
 import re

@@ -75,6 +75,7 @@ def _node(world: World, node: Node, out: dict[str, bytes], rows: list[dict[str, 
         ("ibstatus", "", -17.7, lambda: fabric.ibstatus(node)),
         ("ibv_devinfo", "", -17.6, lambda: fabric.ibv_devinfo(node)),
         ("gpu_bus", "", -17.5, lambda: nvidia.bus(node)),
+        ("slingshot", "", -17.3, lambda: fabric.slingshot(node)),
         ("imex", "", -17.2, lambda: nvidia.imex(world, node)),
         ("nvidia_smi", "", -17.0, lambda: None if late else nvidia.smi(world, node)),
         ("gpu_samples", "", -16.0, lambda: None if late else nvidia.samples(world, node)),
@@ -84,6 +85,8 @@ def _node(world: World, node: Node, out: dict[str, bytes], rows: list[dict[str, 
     ]
     for probe, sample, when, make in plan:
         if probe in world.without or (probe == "imex" and not node.rack):
+            continue
+        if probe == "slingshot" and world.fabric != "CXI":
             continue
         why = node.error or world.missing.get((node.name, probe))
         why = why or ("stuck" if late and probe in ("nvidia_smi", "gpu_samples") else None)

@@ -266,7 +266,7 @@ class World:
     """What befalls the text of the log on its way: see render/noise.py."""
     arch: str = "x86_64"
     fabric: str = "IB"
-    """IB, RoCE, EFA: what NCCL says of its network."""
+    """IB, RoCE, EFA, CXI: what NCCL says of its network."""
     manager: str = ""
     """What sminfo is told, `MASTER` or `silent`, where somebody ran the fabric's tools."""
     launch: str = "srun"

@@ -54,25 +54,34 @@ The last is EFA's: the device no longer answers its own driver (linux efa_verbs.
 LOSS = (
     "req_transport_retries_exceeded", "local_ack_timeout_err", "packet_seq_err", "out_of_sequence",
     "rnr_nak_retry_err", "retrans_timeout_events", "unresponsive_remote_events",
-    "impaired_remote_conn_events", "rx_drops", "rx_icrc_encapsulated",
+    "impaired_remote_conn_events", "rx_drops", "rdma_read_wr_err", "rdma_write_wr_err",
+    "rx_icrc_encapsulated", "pct_spt_timeouts", "pct_sct_timeouts",
 )  # fmt: skip
 """Packets are lost on the way: seen at both ends of a bad path, so it accuses nobody.
 
-Four are EFA's (linux drivers/infiniband/hw/efa/efa_verbs.c); the last counts RoCE packets that came
-damaged (kernel Documentation/ABI/stable/sysfs-class-infiniband).
+Six are EFA's (linux drivers/infiniband/hw/efa/efa_verbs.c); `rx_icrc_encapsulated` counts RoCE
+packets that came damaged (kernel Documentation/ABI/stable/sysfs-class-infiniband); the last two are
+Slingshot's timeouts, after which a packet is sent again (Open MPI, HPE CXI performance counters).
 """
+DAMAGE = ("hni_pcs_uncorrected_cw", "hni_llr_tx_replay_event", "hni_llr_rx_replay_event")
+"""Slingshot: frames that came damaged and were sent again over this very link. Poor links do it all
+day without loss (HewlettPackard/shs-docs), so it is said and accuses nobody."""
 CONGESTION = (
     "rp_cnp_handled", "np_cnp_sent", "np_ecn_marked_roce_packets", "roce_slow_restart",
     "roce_adp_retrans", "roce_adp_retrans_to", "rx_discards_phy", "tx_discards_phy",
-    "rx_out_of_buffer", "port_xmit_discards",
+    "rx_out_of_buffer", "port_xmit_discards", "pct_retry_srb_requests", "pct_no_tct_nacks",
+    "pct_no_trs_nacks", "pct_no_mst_nacks",
 )  # fmt: skip
 """RoCE slows its senders down, or drops (kernel Documentation/ABI/stable/sysfs-class-infiniband;
-mlx5/counters.rst)."""
+mlx5/counters.rst); a Slingshot target that is short of state asks for the packet again."""
 PAUSES = re.compile(r"[rt]x_(?:global|prio[0-7])_(?:pause|discards)\Z")
 """PFC: `rx_prio3_pause` counts what the switch asked for, `tx_` what this port asked for."""
 BUSY_SHARE = 10
 """One node with so many times the median of the others stands out."""
-DATA = {"port_xmit_data": 4, "port_rcv_data": 4, "tx_bytes": 1, "rx_bytes": 1}
+DATA = {
+    "port_xmit_data": 4, "port_rcv_data": 4, "tx_bytes": 1, "rx_bytes": 1,
+    "hni_sts_tx_ok_octets": 1, "hni_sts_rx_ok_octets": 1,
+}  # fmt: skip
 """Counters of traffic and the bytes of one unit."""
 IDLE_BYTES = 1_000_000
 """In the window: heartbeats, no gradients."""
@@ -108,12 +117,15 @@ def ib_counters(view: View) -> Iterator[Finding]:
     lost = [d for d in deltas if any(d.steps.get(name, 0) > 0 for name in LOSS)]
     if lost:
         yield _loss(lost)
+    hurt = [d for d in deltas if any(d.steps.get(name, 0) > 0 for name in DAMAGE)]
+    if hurt:
+        yield _damage(hurt)
     yield from _congestion(deltas)
     yield from _saturated(deltas)
     yield from _full_once(view, deltas)
     yield from _traffic(deltas)
     deltas = [d for d in deltas if any(n in d.steps for n in (*LINK, *RATES, *LOSS))]
-    if deltas and not moved and not lost:
+    if deltas and not moved and not lost and not hurt:
         unseen = blind(view, {d.node for d in deltas})
         yield note(
             Role.ALL_CLEAR,
@@ -200,6 +212,19 @@ def _loss(lost: list[Delta]) -> Finding:
         "both ends of a bad path see it",
         source="ib_counters",
         spots=tuple(Spot(node=d.node, hca=named(d.hca, d.port)) for d in lost),
+    )
+
+
+def _damage(hurt: list[Delta]) -> Finding:
+    links = [f"{named(d.hca, d.port)} of {d.node or 'node'}" for d in hurt]
+    steps = {n: sum(max(d.steps.get(n, 0), 0) for d in hurt) for n in DAMAGE}
+    told = ", ".join(f"{name} {step}" for name, step in steps.items() if step)
+    return note(
+        Role.CONTEXT,
+        f"frames come damaged over {several(links)} and are sent again ({told} in "
+        f"{hurt[0].seconds:.0f} s): a poor link, slow rather than broken",
+        source="ib_counters",
+        spots=tuple(Spot(node=d.node, hca=named(d.hca, d.port)) for d in hurt),
     )
 
 

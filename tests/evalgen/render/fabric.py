@@ -32,6 +32,14 @@ EFA_COUNTERS = (
 """linux drivers/infiniband/hw/efa/efa_verbs.c; beside tx_bytes and rx_bytes."""
 
 
+CXI_COUNTERS = (
+    "pct_spt_timeouts", "pct_sct_timeouts", "pct_retry_srb_requests", "pct_no_tct_nacks",
+    "pct_no_trs_nacks", "pct_no_mst_nacks", "hni_pcs_uncorrected_cw", "hni_llr_tx_replay_event",
+    "hni_llr_rx_replay_event",
+)  # fmt: skip
+"""HPE CXI performance counters as Open MPI lists them; values in the form of HPE's shs-docs."""
+
+
 def _rate(p: Port) -> tuple[int, str]:
     """A port that is not up shows the slowest rate of its layer."""
     if p.state != "DOWN":
@@ -118,10 +126,30 @@ def ibv_devinfo(node: Node) -> str:
     return out
 
 
+def slingshot(node: Node) -> str:
+    """`cxi_stat` of Slingshot 11 (HewlettPackard/shs-libcxi utils/cxi_stat.c)."""
+    out = ""
+    for k, p in enumerate(_by_name(node)):
+        out += (
+            f"Device: {p.hca}\n    Description: SS11 200Gb 2P NIC Mezz\n"
+            f"    Part Number: P43012-001\n    Serial Number: HA{p.guid % 10**8:08d}\n"
+            f"    FW Version: 1.5.41\n    Network device: hsn{k}\n"
+            f"    MAC: 02:00:00:00:08:{p.guid % 256:02x}\n    NID: {p.lid} (0x{p.lid:05x})\n"
+            "    PID granule: 256\n    PCIE speed/width: 16.0 GT/s PCIe x16\n"
+            f"    PCIE slot: {p.pci}\n        Link layer retry: on\n        Link loopback: off\n"
+            "        Link media: electrical\n        Link MTU: 2112\n"
+            "        Link speed: BS_200G\n"
+            f"        Link state: {'up' if p.state == 'ACTIVE' else 'down'}\n"
+        )
+    return out
+
+
 def ib_ports(node: Node) -> str:
     """`path:value` lines: links as readlink tells them, the rest as grep does."""
     out = ""
     for p in _by_name(node):
+        if p.driver == "cxi":
+            continue  # there is no /sys/class/infiniband
         ca = f"/sys/class/infiniband/{p.hca}"
         port = f"{ca}/ports/1"
         ib = p.layer == "InfiniBand"
@@ -171,6 +199,9 @@ def ib_counters(world: World, node: Node, sample: str) -> str:
         if p.driver == "efa":
             out += _efa(p, base, start, words * 4 if later else 0, later)
             continue
+        if p.driver == "cxi":
+            out += _cxi(p, start, words * 4 if later else 0, later)
+            continue
         for name in COUNTERS:
             value = p.lifetime.get(name, 0)
             if name in ("port_rcv_data", "port_xmit_data"):
@@ -192,6 +223,17 @@ def _efa(p: Port, base: str, start: int, moved: int, later: bool) -> str:
     if later:
         values = {name: value + p.moved.get(name, 0) for name, value in values.items()}
     return "".join(f"{base}/hw_counters/{name}:{value}\n" for name, value in values.items())
+
+
+def _cxi(p: Port, start: int, moved: int, later: bool) -> str:
+    """cxi's telemetry: each value with the time of its reading."""
+    values = {"hni_sts_tx_ok_octets": start + moved, "hni_sts_rx_ok_octets": start + moved}
+    values |= {name: p.lifetime.get(name, 0) for name in CXI_COUNTERS}
+    if later:
+        values = {name: value + p.moved.get(name, 0) for name, value in values.items()}
+    at = f"@{1677004105 + 13 * later}.281053194"
+    base = f"/sys/class/cxi/{p.hca}/device/telemetry"
+    return "".join(f"{base}/{name}:{value}{at}\n" for name, value in values.items())
 
 
 _SIGNAL = {"EDR": "25.78125", "HDR": "53.125", "NDR": "106.25", "XDR": "212.5"}

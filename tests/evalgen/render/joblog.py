@@ -67,6 +67,10 @@ def nccl_init(world: World, comms: Iterable[Comm] = (), *, ranks: set[int] | Non
                 f"{len(names)} nics)")  # fmt: skip
             say(t + 0.6, "Using network Libfabric")
             continue
+        if world.fabric == "CXI":
+            say(t + 0.5, f"NET/OFI Selected Provider is cxi (found {len(names)} nics)")
+            say(t + 0.6, "Using network AWS Libfabric")
+            continue
         using = " ".join(f"[{k}]{h}:1/{world.fabric}" for k, h in enumerate(names))
         say(t + 0.5, f"NET/IB : Using {using} [RO]; OOB ens41f0np0:{rank.node.addr}<0>")
         say(t + 0.6, "Using network IB")
@@ -101,7 +105,7 @@ def init_lines(world: World, comm: Comm, t: float, *, ranks: set[int] | None = N
 
 
 def _net(world: World) -> str:
-    return "Libfabric" if world.fabric == "EFA" else "IB"
+    return {"EFA": "Libfabric", "CXI": "AWS Libfabric"}.get(world.fabric, "IB")
 
 
 def _speaker(world: World, rank: Rank) -> Callable[..., None]:

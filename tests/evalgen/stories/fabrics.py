@@ -67,6 +67,49 @@ def efa_lost() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def _slingshot(world: World) -> None:
+    """Four Slingshot adapters a node in the place of the HCAs: no InfiniBand class at all."""
+    world.fabric = "CXI"
+    world.without |= {"ibstat", "ibstatus", "ibv_devinfo"}
+    for node in world.nodes:
+        node.ports = [p for p in node.ports if p.rail is not None][:4]
+        node.kernel_lines = [(t, s) for t, s in node.kernel_lines if "mlx5_core" not in s]
+        for k, port in enumerate(node.ports):
+            port.hca, port.layer, port.driver = f"cxi{k}", "Unknown", "cxi"
+            port.rate_gbps, port.rate_words = 200, "200 Gb/sec (4X HDR)"
+            port.lifetime = {"hni_pcs_uncorrected_cw": 90049, "pct_retry_srb_requests": 512}
+
+
+def slingshot_healthy() -> tuple[World, Expected]:
+    world = _world("slingshot_healthy", nodes=["nid001021", "nid001022"], job_id="5204",
+                   taken_at=epoch("2026-08-12T10:20:00Z"))  # fmt: skip
+    _slingshot(world)
+    moving(world, entries=64)
+    tell_start(world)
+    return world, Expected(
+        cause="progressing", subtype="steady", phase="steady",
+        told="FSDP over Slingshot, nothing is wrong; its links have repaired frames for months.",
+        must_not=["ib_fault", "config"],
+    )  # fmt: skip
+
+
+def slingshot_lost() -> tuple[World, Expected]:
+    world = _world("slingshot_lost", nodes=["nid001031", "nid001032", "nid001033"],
+                   job_id="5211", taken_at=epoch("2026-08-14T23:45:00Z"))  # fmt: skip
+    _slingshot(world)
+    train(world, ago=800, broken=(12,))
+    for node in world.nodes[:2]:
+        node.ports[1].moved |= {"pct_spt_timeouts": 40, "pct_retry_srb_requests": 32}
+    tell_start(world)
+    return world, Expected(
+        cause="unknown", subtype="all_joined",
+        told="One path of the dragonfly swallows packets: both its ends wait for answers and send "
+        "again, every link is up, NCCL prints nothing. The network cannot be cleared, and nothing "
+        "names one end.",
+        also=[("ib_fault", "port_error")], must_not=[*_NEVER, "progressing"],
+    )  # fmt: skip
+
+
 def uplink_lost() -> tuple[World, Expected]:
     world = _world("uplink_lost", nodes=[f"ul-{k:02d}" for k in range(1, 7)], per_leaf=3,
                    job_id="3310", taken_at=epoch("2026-05-19T11:52:00Z"))  # fmt: skip
@@ -187,5 +230,7 @@ def shifted_names() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
-STORIES = (efa_healthy, efa_lost, uplink_lost, manager_silent, manager_answers, fabric_could_more,
-           storage_ports, shifted_names)  # fmt: skip
+STORIES = (
+    efa_healthy, efa_lost, slingshot_healthy, slingshot_lost, uplink_lost, manager_silent,
+    manager_answers, fabric_could_more, storage_ports, shifted_names,
+)  # fmt: skip
