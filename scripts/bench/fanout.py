@@ -7,7 +7,8 @@ All three send the same script to the same sshds, which allow one key exchange a
 fan-out. A name is an alias of one of 16 nodes. Rounds are interleaved; times are medians, the
 program's own start included; memory is the highest sum of PSS over its processes, taken in a round
 of its own. `first` is the first complete answer. The network's round trip is nothing here.
-`--node` takes the real script of a look, all probes, window 0.
+`--node` takes the real script of a look, all probes, window 0; ours then holds no more sessions
+than the peers, for here every node works on this machine's cores.
 """
 
 import argparse
@@ -55,14 +56,15 @@ def config(count: int) -> str:
     return "".join(hosts) + "Host *\n  StrictHostKeyChecking yes\n  ConnectTimeout 10\n"
 
 
-def commands(count: int, fan_out: int) -> dict[str, list[str]]:
+def commands(count: int, fan_out: int, sessions: str) -> dict[str, list[str]]:
     """Each peer's command on the login node."""
     names = [f"n{i:03d}" for i in range(count)]
-    python = ["env", "PYTHONPATH=/opt/sluggish", "/opt/venv/bin/python", "-B"]
+    python = ["env", "PYTHONPATH=/opt/sluggish", f"PYTHONPYCACHEPREFIX={PLACE}/pyc"]
+    python += ["/opt/venv/bin/python"]  # compiled once, as an installed program is
     client = "/opt/sluggish/scripts/bench/fanout_client.py"
     script = f"sh {PLACE}/look"
     return {
-        "sluggish": [*python, client, str(fan_out), f"{PLACE}/look", *names],
+        "sluggish": [*python, client, str(fan_out), sessions, f"{PLACE}/look", *names],
         "clush": ["clush", "-f", str(fan_out), "-w", ",".join(names), script],
         "pdsh": ["pdsh", "-R", "ssh", "-f", str(fan_out), "-w", ",".join(names), script],
     }
@@ -112,10 +114,10 @@ def _weigh(pid: int, most: list[float]) -> None:
         time.sleep(EVERY_S)
 
 
-def compare(lab: cluster.Lab, count: int, fan_out: int, rounds: int) -> None:
+def compare(lab: cluster.Lab, count: int, fan_out: int, sessions: str, rounds: int) -> None:
     """Prints one line a peer, each with its ratio to ours."""
     lab.path("ctl", "/root/.ssh/config").write_text(config(count))
-    peers = commands(count, fan_out)
+    peers = commands(count, fan_out, sessions)
     times: dict[str, list[Took]] = {name: [] for name in peers}
     for _ in range(rounds):
         for name, argv in peers.items():
@@ -151,7 +153,7 @@ def main() -> None:
         lab.path("ctl", f"{PLACE}/look").write_text(look)
         print("nodes peer       wall s (range)    first s   cpu s  PSS MB  / ours")
         for count in map(int, told.n.split(",")):
-            compare(lab, count, told.f, told.r)
+            compare(lab, count, told.f, "few" if told.node else "many", told.r)
     finally:
         lab.down()
 

@@ -1,14 +1,15 @@
 """What fanout.py runs in the lab: our fan-out with a given script; an answer's lines as clush's.
 
-fanout_client.py FAN_OUT SCRIPT_FILE NAME...
+fanout_client.py FAN_OUT SESSIONS SCRIPT_FILE NAME...; SESSIONS is `many`, as in a look, where a
+node that samples for its window holds up nobody else, or `few`: at most FAN_OUT, as clush has.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from sluggish.reach.fanout import ask_all
-from sluggish.reach.model import Frame, Progress
+from sluggish.reach.model import Answer, Frame, Progress
 from sluggish.reach.ssh import SshTransport
 
 
@@ -29,6 +30,20 @@ class Whole:
         return (Frame(probe="all", content=self._text),)
 
 
+class Few(SshTransport):
+    """Says of no connection that it stands: its slot is free when the node is done."""
+
+    def run(
+        self,
+        node: str,
+        script: bytes,
+        deadline_s: float,
+        sink: Callable[[bytes], None],
+        on_connect: Callable[[], None],
+    ) -> Answer:
+        return super().run(node, script, deadline_s, sink, lambda: None)
+
+
 def tell(event: Progress) -> None:
     """As clush does: every line with the node's name in front, as soon as a node is done."""
     if event.frame:
@@ -38,10 +53,11 @@ def tell(event: Progress) -> None:
 
 
 def main() -> None:
-    fan_out, script, names = int(sys.argv[1]), Path(sys.argv[2]).read_bytes(), sys.argv[3:]
-    way = SshTransport()
+    fan_out, sessions, file, *names = sys.argv[1:]
+    script = Path(file).read_bytes()
+    way = Few() if sessions == "few" else SshTransport()
     answers = ask_all(
-        names, lambda _: script, way, frames=Whole, workers=fan_out,
+        names, lambda _: script, way, frames=Whole, workers=int(fan_out),
         deadline_s=120, overall_s=300, on_event=tell,
     )  # fmt: skip
     way.close()

@@ -99,7 +99,8 @@ def replayed(lab: cluster.Lab, on: bool) -> None:
 def look(lab: cluster.Lab, job: str, path: str = "") -> tuple[float, float]:
     """Wall and CPU seconds of one look; ends the program where there is no verdict."""
     argv = ["env", "SLUGGISH_STATE=/tmp/bench-state", f"PATH={path}{os.defpath}:/usr/local/bin"]
-    argv += ["PYTHONPATH=/opt/sluggish", "/opt/venv/bin/python", "-B", "-m", "sluggish"]
+    argv += ["PYTHONPATH=/opt/sluggish", f"PYTHONPYCACHEPREFIX={PLACE}/pyc"]
+    argv += ["/opt/venv/bin/python", "-m", "sluggish"]  # compiled once, as when installed
     argv += ["diagnose", "--job", job, "--window", "0"]
     pipe = subprocess.PIPE
     began = time.monotonic()
