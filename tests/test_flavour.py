@@ -22,7 +22,9 @@ from sluggish.loglines import nccl_net
 from sluggish.loglines.line import Line
 from sluggish.probes import PROBES, ib_ports
 from sluggish.verdict.case import Case
+from sluggish.verdict.coverage import not_answered
 from sluggish.verdict.flavour import NEEDS, not_seen
+from sluggish.verdict.tree import TREE
 
 TWO = nodes(2)
 
@@ -301,3 +303,13 @@ def test_the_network_is_ruled_out_over_efa_only_with_its_own_evidence(
 
 def test_facts_made_by_hand_have_no_flavour_by_themselves() -> None:
     assert Facts().all(FabricFlavour) == ()
+
+
+def test_no_slingshot_on_a_machine_tells_nothing_of_its_ports() -> None:
+    fabric = next(question for question in TREE if question.id == "fabric")
+    for given, unseen in (([], set(TWO)), ([cxi("gpu-01")], {"gpu-02"})):
+        asked = case(*given)
+        for probe in ("slingshot", "kernel_log"):
+            asked.facts.answered[probe] = set(TWO)
+        holes = not_answered(fabric, asked)
+        assert {node for node, missing in holes.items() if missing[0][0] == "ib_ports"} == unseen

@@ -7,6 +7,7 @@ from datetime import datetime
 from sluggish.correlate.blind import not_visible
 from sluggish.correlate.window import BEFORE_ONSET
 from sluggish.facts.derived import ClockOffset, Look, Onset
+from sluggish.facts.fabric import Port
 from sluggish.facts.fabric_side import FabricLink
 from sluggish.facts.gpu import Gpu, OtherGpus
 from sluggish.facts.host import KernelSpan
@@ -69,6 +70,9 @@ def _nodes_of(facts: Facts) -> _Nodes:
         if span.node:
             spans.setdefault(_short(span.node), []).append(span)
     answered = {probe: _shorts(nodes) for probe, nodes in facts.answered.items()}
+    # elsewhere it answers that there is no Slingshot, which tells nothing of the node's ports
+    links = {_short(p.node) for p in facts.all(Port) if p.driver == "cxi" and p.node}
+    answered["slingshot"] = answered.get("slingshot", frozenset()) & links
     return _Nodes(answered=answered, why=why, spans=spans)
 
 

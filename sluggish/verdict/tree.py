@@ -106,7 +106,7 @@ TREE: tuple[Question, ...] = (
             "IB-QUIET": None,
         },
         kind=Kind.HARD,
-        must=(("ib_ports", "ibstat", "ibstatus", "ibv_devinfo"), ("kernel_log",)),
+        must=(("ib_ports", "ibstat", "ibstatus", "ibv_devinfo", "slingshot"), ("kernel_log",)),
         also=("ib_ports", "ibstat", "ibstatus", "ibv_devinfo", "ib_counters"),
     ),
     Question(
