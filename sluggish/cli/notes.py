@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from types import ModuleType, SimpleNamespace
+from typing import cast
 
 from sluggish.evidence.model import Clock, Evidence
 from sluggish.evidence.open import text_of
@@ -75,5 +77,7 @@ class Notes:
 
         (probe,) = (probe for probe in PROBES if made.probe == probe.ID)
         clocks = {clock.node: clock} if clock else {}
-        found = parsed(None, made, probe, clocks, text_of).found
+        if probe.ID == "nvidia_smi":  # its GPUs are read once, for the verdict
+            probe = SimpleNamespace(ID=probe.ID, parse=probe.troubles)
+        found = parsed(None, made, cast(ModuleType, probe), clocks, text_of).found
         return list(live.decisive(found, datetime.now(UTC)))

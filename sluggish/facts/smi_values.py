@@ -15,6 +15,7 @@ _ABSENT = frozenset(
 _BROKEN = frozenset(
     {"unknown error", "gpu is lost", "err!", "gpu requires reset", "reset required", "error"}
 )
+_NO_VALUE = _ABSENT | _BROKEN
 _NUMBER = re.compile(r"([-+]?\d{1,18}(?:\.\d{1,9})?)\s*(?:[A-Za-z%/()]{0,12})\Z")
 # 00000000:65:00.0, 0000:65:00, 65:00.0
 _PCI = re.compile(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}):([0-9A-Fa-f]{2})(?:\.([0-7]))?\Z")
@@ -44,12 +45,14 @@ def value(text: str | None) -> str | None:
     if text is None:
         return None
     bare = _bare(text)
-    return None if bare.lower() in _ABSENT or bare.lower() in _BROKEN else bare
+    return None if bare.lower() in _NO_VALUE else bare
 
 
 def broken(text: str | None) -> str | None:
     """`Unknown Error`, `GPU is lost`, `ERR!`, `GPU requires reset`; None for any other text."""
-    bare = _bare(text or "")
+    if not text or text[0].isdigit():  # most fields are numbers, and none of the words begins so
+        return None
+    bare = _bare(text)
     return bare if bare.lower() in _BROKEN else None
 
 
@@ -116,6 +119,4 @@ def moment(text: str | None, utc_offset_s: int) -> datetime | None:
 
 def _bare(text: str) -> str:
     text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        text = text[1:-1].strip()
-    return text
+    return text[1:-1].strip() if text[:1] == "[" and text[-1:] == "]" else text

@@ -73,6 +73,11 @@ def parse(text: str, origin: Origin) -> Iterator[Gpu | GpuCount | SmiFailure | G
         raise ValueError("expected at least one GPU")
 
 
+def troubles(text: str, origin: Origin) -> Iterator[SmiFailure]:
+    """How the call failed, without reading the GPUs: all that a preliminary line needs."""
+    yield from failures.read(text[:_MAX_CHARS], origin)
+
+
 def _of_list(report: Report, node: str | None) -> Iterator[GpuCount | GpuLinks | GpuApps]:
     """A list counts for what it tells; that the GPUs are well it cannot say."""
     for links in report.links:

@@ -1,6 +1,7 @@
 """`nvidia-smi -q`: the same facts as the XML, indented text. Spelled like the XML for `build`."""
 
 import re
+from functools import lru_cache
 
 from sluggish.facts import smi_values as v
 from sluggish.facts.origin import Origin
@@ -53,6 +54,12 @@ def _cut(reader: "_Reader") -> str:
     return ""
 
 
+@lru_cache(maxsize=4096)
+def _name(key: str) -> str:
+    """The same two hundred names stand below every GPU."""
+    return re.sub(r"[ .]+", "_", key.strip().lower())
+
+
 class _Reader:
     """Turns indentation into paths."""
 
@@ -65,14 +72,14 @@ class _Reader:
         bare = line.strip()
         if not bare:
             return
-        if match := _GPU.match(line):
+        if line[0] == "G" and (match := _GPU.match(line)):
             self.gpus.append(({"id": match[1]}, None))
             self._stack = []
             return
         key, colon, text = bare.partition(" : ")
         if not colon and bare.endswith(" :"):
             key, colon = bare[:-2], ":"
-        name = re.sub(r"[ .]+", "_", key.strip().lower())
+        name = _name(key)
         if not self.gpus:
             if colon and len(self.head) < 32:
                 self.head[name] = text.strip()

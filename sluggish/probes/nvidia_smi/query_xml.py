@@ -63,7 +63,7 @@ class _Reader:
     def __init__(self) -> None:
         self.head: dict[str, str] = {}
         self.gpus: list[tuple[dict[str, str], list[dict[str, str]] | None]] = []
-        self._path: list[str] = []
+        self._path: list[str] = []  # of each open element, from below its gpu
         self._deep = 0
         self._text: list[str] = []
         self._record: dict[str, str] | None = None
@@ -84,37 +84,45 @@ class _Reader:
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._text.clear()
-        if len(self._path) >= _DEPTH or self._deep:
+        above = len(self._path)
+        if above >= _DEPTH or self._deep:
             self._deep += 1
-            return
-        self._path.append(name)
-        if len(self._path) == 2 and name == "gpu":
-            self._record = {"id": attributes.get("id", "")}
-            self._processes = None
-        elif self._path[2:] == ["processes"]:
-            self._processes = []
-        elif self._path[2:] == ["processes", "process_info"] and self._processes is not None:
-            self._processes.append({})
-
-    def _wanted(self, path: list[str], text: str) -> bool:
-        # MIG devices repeat the board's field names for a part of it
-        room = self._record is not None and len(self._record) < _FIELDS
-        return room and bool(text) and path[0] != "mig_devices"
+        elif above < 2:
+            self._path.append("")
+            if above == 1 and name == "gpu":
+                self._record = {"id": attributes.get("id", "")}
+                self._processes = None
+        else:
+            path = f"{self._path[-1]}/{name}" if above > 2 else name
+            self._path.append(path)
+            if path == "processes":
+                self._processes = []
+            elif path == "processes/process_info" and self._processes is not None:
+                self._processes.append({})
 
     def _stop(self, name: str) -> None:
         if self._deep:
             self._deep -= 1
             return
+        path = self._path.pop()
+        above = len(self._path)
         text = "".join(self._text).strip()[:200]
         self._text.clear()
-        path = self._path[2:]
-        if len(self._path) == 2 and name == "gpu" and self._record is not None:
+        if above > 1:
+            self._field(path, name, text)
+        elif above == 1 and name == "gpu" and self._record is not None:
             self.gpus.append((self._record, self._processes))
             self._record = None
-        elif len(self._path) == 2 and len(self.head) < 32:
+        elif above == 1 and len(self.head) < 32:
             self.head[name] = text
-        elif path[:2] == ["processes", "process_info"] and len(path) == 3 and self._processes:
+
+    def _field(self, path: str, name: str, text: str) -> None:
+        if self._processes and path == f"processes/process_info/{name}":
             self._processes[-1][name] = text
         elif self._record is not None and self._wanted(path, text):
-            self._record["/".join(path)] = text
-        self._path.pop()
+            self._record[path] = text
+
+    def _wanted(self, path: str, text: str) -> bool:
+        # MIG devices repeat the board's field names for a part of it
+        room = self._record is not None and len(self._record) < _FIELDS
+        return room and bool(text) and not f"{path}/".startswith("mig_devices/")

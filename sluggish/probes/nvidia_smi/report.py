@@ -228,7 +228,7 @@ def _cluster(text: str | None) -> str | None:
 
 def _errors(record: Record) -> tuple[str, ...]:
     """Fields that say `Unknown Error`, `GPU is lost`, ... as `path: text`; at most 16."""
-    found = [f"{path}: {v.broken(text)}" for path, text in record.items() if v.broken(text)]
+    found = [f"{path}: {word}" for path, text in record.items() if (word := v.broken(text))]
     return tuple(found[:16])
 
 
