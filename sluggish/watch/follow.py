@@ -175,8 +175,11 @@ class Follow:
     def _sample(self, followed: Followed, sample: Sample) -> None:
         if followed.stopped:
             return
+        knew = followed.state.moved_at is not None
         followed.state, events = advance(followed.state, sample, self._rules)
         self._tell(followed, events)
+        if not knew and followed.state.moved_at is not None:
+            self._save(followed, self._clock(), now=True)
 
     def _tell(self, followed: Followed, events: Iterable[Event]) -> None:
         for event in events:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from sluggish.watch.advance import advance, hard
 from sluggish.watch.state import Event, Job, Rules
 
-from . import traces
+from . import odd, traces
 from .traces import Phase, World
 
 RULES = Rules()
@@ -29,7 +29,7 @@ class Told:
 
 def _phase(world: World, phase: Phase) -> Iterator[None]:
     until = world.at + phase.seconds
-    world.memory = 0.6 * 80_000 if phase.name != "init" else 900.0
+    world.memory = phase.memory if phase.name != "init" else 900.0
     while world.at < until:
         yield
 
@@ -40,7 +40,8 @@ def healthy(kind: str, seed: int, seconds: float, rules: Rules = RULES) -> Told:
     job = Job(job="1", started_at=world.started_at)
     told = Told(kind=kind, seed=seed)
     began = world.at
-    for phase in traces.healthy(world, kind, seconds):
+    days = odd if kind in odd.KINDS else traces
+    for phase in days.healthy(world, kind, seconds):
         for _ in _phase(world, phase):
             for sample in world.tick(phase):
                 job, events = advance(job, sample, rules)

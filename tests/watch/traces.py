@@ -33,6 +33,8 @@ class World:
         self.park = r.uniform(0.09, 0.17)
         self.has_ports = r.random() < 0.8
         self.has_io = r.random() < 0.9
+        self.has_host = True
+        """Processes and logs are seen."""
         self.mapped = r.random() < 0.3
         """Reads its data by mmap: no io is seen."""
         self.log_every = r.uniform(3, 45)
@@ -64,7 +66,7 @@ class World:
         ):
             self._line()
         for node in range(self.nodes):
-            if node in self.lost:
+            if node in self.lost or node in phase.lost:
                 continue
             self.io[node] += EVERY_S * (phase.io(self, node) + r.uniform(0, 4000))
             self.traffic[node] += EVERY_S * phase.traffic * r.uniform(0.7, 1.2)
@@ -73,15 +75,19 @@ class World:
                 node=f"gpu-{node:02d}",
                 at=self.at + r.uniform(0, 0.4),
                 gpus=() if node in self.blind else tuple(self._gpus(phase, node)),
-                ranks=self.a_node,
-                alive=self.a_node - (self.dead if node == self.nodes - 1 else 0),
-                cpu_s=self.cpu[node],
+                ranks=self.a_node if self.has_host else 0,
+                alive=self._alive(phase, node),
+                cpu_s=self.cpu[node] if self.has_host else None,
                 io_bytes=self.io[node] if self.has_io else None,
                 traffic_bytes=self.traffic[node] if self.has_ports else None,
                 down=self.down.get(node, ()),
-                log_bytes=self.log if node == 0 else None,
+                log_bytes=self.log if node == 0 and self.has_host else None,
                 log_at=self.log_at if node == 0 else None,
             )
+
+    def _alive(self, phase: "Phase", node: int) -> int:
+        gone = max(phase.dead, self.dead if node == self.nodes - 1 else 0)
+        return self.a_node - gone if self.has_host else 0
 
     def _line(self) -> None:
         self.log += self.random.randint(60, 200)
@@ -181,6 +187,12 @@ class Phase:
     traffic: float = 0.0
     cpu: float = 1.0
     """Cores a rank."""
+    lost: tuple[int, ...] = ()
+    """Nodes of which nothing is seen."""
+    dead: int = 0
+    """Ranks of each node that have gone."""
+    memory: float = 48_000.0
+    """MiB in use of each GPU."""
 
     def io(self, world: World, node: int) -> float:
         if self.pauses and (world.at / 30) % 1.0 < self.pauses:
