@@ -1,6 +1,6 @@
 """Job, Step, Rank: what Slurm says of the job."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -130,6 +130,16 @@ def lost_run(jobs: Iterable[Job], job: Job) -> Job | None:
     if last is None or last.state != "NODE_FAIL":
         return None
     return replace(last, failed_node=last.failed_node or job.failed_node)
+
+
+def ends_before(jobs: Sequence[Job]) -> tuple[datetime, ...]:
+    """When the runs before the current one ended, in accounting's words."""
+    job = current(tuple(jobs))
+    return tuple(
+        run.ended_at
+        for run in jobs
+        if job and run.ended_at and run.source == "sacct" and _began_before(run, job)
+    )
 
 
 def _began_before(run: Job, job: Job) -> bool:

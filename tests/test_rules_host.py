@@ -18,7 +18,7 @@ from sluggish.facts.host import (
     Pressure,
     RankProcess,
 )
-from sluggish.facts.log import NcclInit, ProcessExit, SlurmMessage
+from sluggish.facts.log import EarlierFailure, NcclInit, ProcessExit, SlurmMessage
 from sluggish.facts.store import Facts, Gap
 from sluggish.findings import Finding, Role, Rule, Strength, ask
 from sluggish.job import Job, NodeState, Step, current
@@ -452,6 +452,28 @@ def test_the_run_before_this_one_is_told_and_accuses_nobody_of_this_one() -> Non
     assert told.says.endswith(": gpu-07 failed")
     (told,) = run("NODE-DOWN", LOST, row, AGAIN, look)
     assert told.says.endswith("which node it was stands in slurmctld's log")
+
+
+def test_what_an_earlier_run_left_in_the_log_accuses_no_node_of_a_living_job() -> None:
+    line = "srun: error: Node failure on gpu-08"
+    message = SlurmMessage(node="gpu-08", at=None, kind="node_failure", line=line)
+    alive = replace(AGAIN, nodes=NODES)
+    for job in (alive, replace(alive, restarts=None)):
+        told = run("NODE-DOWN", LOST, job, message, LOOK)
+        assert roots(told) == []
+        assert told[0].says.endswith("and started it again")
+    # a job that goes on without the node that failed (--no-kill) was not started again
+    assert roots(run("NODE-DOWN", replace(alive, restarts=0), message, LOOK))
+    assert roots(run("NODE-DOWN", replace(alive, state="NODE_FAIL"), message, LOOK))
+
+
+def test_the_log_of_the_lost_run_names_the_node_that_failed_it() -> None:
+    said = EarlierFailure(node="gpu-08", line="srun: error: Node failure on gpu-08")
+    (told,) = run("NODE-DOWN", LOST, AGAIN, said, replace(LOOK, nodes=AGAIN.nodes))
+    assert told.says.endswith(": gpu-08 failed")
+    elsewhere = replace(said, node="gpu-99")
+    (told,) = run("NODE-DOWN", LOST, AGAIN, elsewhere, replace(LOOK, nodes=AGAIN.nodes))
+    assert told.says.endswith("slurmctld's log")
 
 
 def test_the_boot_of_a_node_of_the_lost_run_is_none_of_this_one() -> None:

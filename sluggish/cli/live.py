@@ -12,7 +12,7 @@ from sluggish.evidence.open import text_of
 from sluggish.evidence.source import EvidenceError
 from sluggish.facts.store import parsed, read
 from sluggish.hostlist import fold
-from sluggish.job import WAITS
+from sluggish.job import WAITS, ends_before
 from sluggish.probes import job_log
 from sluggish.reach import slurm
 from sluggish.reach.choose import NAMES
@@ -95,7 +95,7 @@ def take(
     taken = Taken(look=look, view=view, taken_at=now)
     try:
         look.logs = read_logs(view.log_paths, view.uid)
-        _tell_logs(look.logs, notes)
+        _tell_logs(look.logs, view, notes)
         _ask_nodes(wanted, view, look, transport_for, notes)
         # whether it steps shows at the end
         look.logs = read_logs(view.log_paths, view.uid, search=True)
@@ -117,13 +117,14 @@ def _tell_slurm(view: SlurmView, notes: Notes) -> None:
     notes.say(view.notes)
 
 
-def _tell_logs(logs: tuple[Evidence, ...], notes: Notes) -> None:
+def _tell_logs(logs: tuple[Evidence, ...], view: SlurmView, notes: Notes) -> None:
     facts: list[object] = []
+    ended = ends_before((*view.runs, *((view.job,) if view.job else ())))
     for log in logs:
         if log.error:
             notes.say(f"log {log.stderr or log.error}")
             continue
-        facts += parsed(None, log, job_log, {}, text_of).found
+        facts += parsed(None, log, job_log, {}, text_of, ended).found
     newest = max((log.mtime for log in logs if log.mtime), default=None)
     if facts or newest:
         notes.say(live.of_log(facts, datetime.now(UTC), newest))

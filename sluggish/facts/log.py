@@ -96,6 +96,14 @@ class SlurmMessage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierFailure:
+    """srun named this node as failed in an earlier run of the job; of this run it says nothing."""
+
+    node: str
+    line: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NcclInit:
     """NCCL's communicator init line: where a rank lives."""
 

@@ -25,5 +25,7 @@ class Origin:
     mtime: datetime | None = None
     size: int = 0
     """Bytes of the whole source, where the text is an excerpt of it."""
+    ended: tuple[datetime, ...] = ()
+    """When the runs before the one that is looked at ended: a log may hold them all."""
     excerpt: bool = False
     """True where only head, tail and matched lines of a big log were read."""

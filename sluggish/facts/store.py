@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from sluggish.evidence.model import Bundle, Clock, Evidence
 from sluggish.evidence.workers import Lost
 from sluggish.facts.origin import Origin
+from sluggish.job import Job, ends_before
 
 T = TypeVar("T")
 
@@ -94,8 +95,14 @@ def read(
 
     def one(item: Evidence) -> Parsed:
         probe = by_id.get(item.probe)
-        return parsed(bundle, item, probe, clocks, text_of) if probe else Parsed(found=[])
+        if probe is None:
+            return Parsed(found=[])
+        return parsed(bundle, item, probe, clocks, text_of, ended)
 
+    slurm = [i for i in bundle.evidence if (p := by_id.get(i.probe)) and Job in p.FACTS]
+    ended: tuple[datetime, ...] = ()
+    told = [fact for item in slurm for fact in one(item).found]
+    ended = ends_before([fact for fact in told if isinstance(fact, Job)])
     outcomes = list(zip(bundle.evidence, mapper(one, bundle.evidence), strict=True))
     whole = {_asked(item) for item, outcome in outcomes if _is_whole(item, outcome)}
     for item, outcome in outcomes:
@@ -128,14 +135,19 @@ def parsed(
     probe: ModuleType,
     clocks: dict[str, Clock],
     text_of: Callable[[Evidence, ModuleType], Any],
+    ended: tuple[datetime, ...] = (),
 ) -> Parsed:
-    """One piece of evidence through its probe, on our clock; without a bundle while one is made."""
+    """One piece of evidence through its probe, on our clock; without a bundle while one is made.
+
+    `ended`: when earlier runs of the job ended.
+    """
     if item.error and not item.size:
         return Parsed(found=[], why=_say(item))
     found: list[Any] = []
     shift = shift_of(clocks.get(item.node or ""))
     try:
-        for fact in probe.parse(text_of(item, probe), origin_of(item, bundle, clocks)):
+        origin = replace(origin_of(item, bundle, clocks), ended=ended)
+        for fact in probe.parse(text_of(item, probe), origin):
             found.append(on_our_clock(fact, shift) if shift else fact)
     except ValueError as problem:
         # an answer cut short: what it showed is true, but it cannot say "none" or "all"

@@ -18,6 +18,7 @@ from typing import Any
 
 from sluggish.evidence.logscan import GAP_MARK, SLOW_MARK, UNSEARCHED
 from sluggish.facts.log import (
+    EarlierFailure,
     LogSign,
     LogSpan,
     ProcessExit,
@@ -30,6 +31,7 @@ from sluggish.facts.origin import Origin
 from sluggish.loglines import launch, readers, training
 from sluggish.loglines.line import Line
 from sluggish.loglines.prefix import lines
+from sluggish.loglines.runs import failed_nodes, split_runs
 from sluggish.loglines.stamps import zone_of
 from sluggish.loglines.steady import without_middle
 
@@ -38,7 +40,8 @@ COMMAND = 'cat "$SLUGGISH_JOB_LOG"'
 BINARY = False
 
 FACTS: tuple[type, ...] = (
-    LogSpan, Progress, PythonError, ProcessExit, SlurmMessage, LogSign, Version, *readers.FACTS,
+    LogSpan, Progress, PythonError, ProcessExit, SlurmMessage, EarlierFailure, LogSign, Version,
+    *readers.FACTS,
 )  # fmt: skip
 
 NEEDLES: tuple[bytes, ...] = (*readers.NEEDLES, UNSEARCHED.encode())
@@ -88,13 +91,17 @@ _NOT_OURS = re.compile(
     rb"|\A\d{4}-\d\d-\d\dT[\d:,.+-]{10,30} (?:\S+ kernel: |NVRM|mlx5|pci)|\A=+NVSMI LOG=+"
     rb"|\A\s{0,8}Thread [\d(]|\ACurrent thread 0x|\AJobID\|"
 )
+# {"log":"...\\n","stream":"stderr","time":"..."}    (docker's json-file, and what exporters write)
+_JSON_LINES = re.compile(
+    rb'\A\s{0,8}\{[^\n]{0,2000}?"(?:log|message|msg|textPayload|MESSAGE)" ?: ?"'
+)
 LEAST_LOOP_LINES = 3
 
 
 def sniff(head: bytes) -> bool:
     """Whether this is what a training job prints."""
     text = head.lstrip(b"\xef\xbb\xbf")
-    if _NOT_OURS.match(text):
+    if _NOT_OURS.match(text) and not _JSON_LINES.match(text):
         return False
     if b"NCCL RAS client" in text[:4096] or (
         b"Job summary" in text and b"Communicators..." in text
@@ -108,6 +115,9 @@ def sniff(head: bytes) -> bool:
 
 def parse(text: str, origin: Origin) -> Iterator[Any]:
     """Everything that the readers of log lines find. An empty log is legal: it spans nothing."""
+    text, before = split_runs(text, origin.ended, zone_of(origin))
+    for node, told in failed_nodes(before):
+        yield EarlierFailure(node=node, line=told)
     fewer = without_middle(text, partial(_only_a_step, origin=origin))
     cleaned = _with_ranks(list(lines(fewer, origin)))
     zone = zone_of(origin)

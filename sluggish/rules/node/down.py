@@ -11,7 +11,7 @@ from sluggish.correlate.window import When, when
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.gpu import Gpu
 from sluggish.facts.host import HostMemory, KernelSpan, NodeIdentity, RankProcess
-from sluggish.facts.log import SlurmMessage
+from sluggish.facts.log import EarlierFailure, SlurmMessage
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.job import WAITS, Job, NodeState, current, lost_run
 
@@ -19,6 +19,7 @@ NOTICED = timedelta(minutes=15)
 """A node that is set down this long after the first abort may have died before it."""
 # srun: error: Node failure on gpu-08      ("JOB 7 ON gpu-07" names the batch host, not the dead)
 _FAILED_NODE = re.compile(r"[Nn]ode failure on ([A-Za-z0-9][A-Za-z0-9._-]{0,250})")
+ALIVE = ("RUNNING", "SUSPENDED", "COMPLETING")
 ANSWERS = (NodeIdentity, RankProcess, HostMemory, KernelSpan, Gpu)
 """A node that gave any of these has answered."""
 LIVES = ("refused", "auth denied", "auth hangs", "host key", "no shell")
@@ -29,7 +30,7 @@ LIVES = ("refused", "auth denied", "auth hangs", "host key", "no shell")
     "NODE-DOWN",
     family=Family.SLURM,
     needs=(NodeState, Job, SlurmMessage),
-    wants=(Look, Onset, *ANSWERS),
+    wants=(Look, Onset, EarlierFailure, *ANSWERS),
 )
 def node_down(view: View) -> Iterator[Finding]:
     """Slurm has lost a node of the job: DOWN, not responding, NODE_FAIL."""
@@ -119,6 +120,9 @@ def _drained(state: NodeState) -> Finding | None:
 def _of_messages(view: View) -> Iterator[Finding]:
     """`DUE TO NODE FAILURE` in the job's log; only srun's line names the node that failed."""
     mine = [m for m in view.all(SlurmMessage) if m.kind == "node_failure"]
+    job = current(view.all(Job))
+    # what an earlier run left in its log accuses no node of the run that Slurm says is alive
+    again = bool(job and job.state in ALIVE and (job.restarts or lost_run(view.all(Job), job)))
     named = {m[1].rstrip("."): one for one in mine if (m := _FAILED_NODE.search(one.line))}
     for node in [n for n in named if in_job(n, view.one(Look))] or [None]:
         message = named[node] if node else mine[0] if mine else None
@@ -127,10 +131,10 @@ def _of_messages(view: View) -> Iterator[Finding]:
         yield Finding(
             node=node,
             subject="node",
-            role=Role.ROOT,
+            role=Role.CONTEXT if again else Role.ROOT,
             strength=Strength.STRONG,
             at=message.at,
-            says="Slurm ended the job for a node failure",
+            says="Slurm ended the job for a node failure" + ", and started it again" * again,
             quote=message.line,
             source="job log",
             spots=(Spot(node=node),) if node else (),
@@ -178,6 +182,9 @@ def _at(run: Job) -> str:
 def _lost_to(run: Job, view: View) -> str:
     if run.failed_node in run.nodes:
         return f"{run.failed_node} failed"
+    told = [fact.node for fact in view.all(EarlierFailure) if fact.node in run.nodes]
+    if told:
+        return f"{folded(told)} failed"
     bad = [
         f"{s.node} is {'+'.join((s.state, *s.flags))}"
         for s in view.all(NodeState)
