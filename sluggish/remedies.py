@@ -311,9 +311,24 @@ def _repair(
             continue
         gated = step.get("disruptive") or step.get("drained_only")
         nodes = drains if gated else (drains or _nodes_of(verdict.culprits))
-        resume = any("State=RESUME" in command for command in step.get("commands", ()))
-        nodes = [n for n in nodes if not (resume and n in drained)]
-        yield _for_nodes(step, nodes, verdict, findings, job_id, others, template)
+        yield _for_nodes(
+            *_of_others(step, nodes, drained), verdict, findings, job_id, others, template
+        )
+
+
+def _of_others(
+    step: dict[str, Any], nodes: Sequence[str], drained: dict[str, str]
+) -> tuple[dict[str, Any], Sequence[str]]:
+    """A node that somebody has taken out is rebooted and returned by whoever did it.
+
+    `nextstate=DOWN` would write over the reason, and the line that returns the node is not ours.
+    """
+    commands = " ".join(step.get("commands", ()))
+    theirs = [n for n in nodes if n in drained]
+    if not theirs or not ("State=RESUME" in commands or "nextstate=DOWN" in commands):
+        return step, nodes
+    who = f"{step.get('effect', '')}; {fold(theirs)}: by whoever took it out of service"
+    return {**step, "effect": who}, [n for n in nodes if n not in drained]
 
 
 def _on(profile: Profile, key: str, texts: dict[str, list[Any]]) -> str:

@@ -73,7 +73,8 @@ def test_a_lost_gpu_is_drained_requeued_rebooted_verified_in_this_order() -> Non
         "ssh gpu-08 sudo dcgmi diag -r 3",
         "scontrol update NodeName=gpu-08 State=RESUME",
     ]
-    assert [step.order for step in steps] == [1, 2, 3, 4]
+    assert [step.order for step in steps] == [1, 2, 3, 4, 5]
+    assert "power the node off" in steps[3].title  # only where the reboot did not bring it back
     assert steps[0].needs == "slurm administrator"
     assert steps[0].precondition is None
 
@@ -86,8 +87,39 @@ def test_without_the_gate_no_node_is_drained_reset_or_rebooted() -> None:
 def test_a_node_that_is_drained_already_keeps_its_reason() -> None:
     drained = NodeState(node="gpu-08", state="MIXED", flags=("DRAIN",), reason="bad fan (root)")
     steps = remedies(GPU, (XID79,), JOB, (drained,), ("gpu-08",))
-    assert not any("State=" in command for command in commands(steps))
+    assert not any(re.search(r"State=|scontrol reboot", command) for command in commands(steps))
     assert "already out of service (reason: bad fan (root))" in steps[0].title
+    told = [step for step in steps if "gpu-08: by whoever took it out of service" in step.effect]
+    assert [step.title.split(" ")[0] for step in told] == ["reboot", "all"]
+
+
+def test_a_gpu_is_reset_only_between_what_makes_it_possible_and_what_brings_it_back() -> None:
+    ecc = replace(GPU, subtype="ecc")
+    found = replace(XID79, rule="GPU-ECC", says="Xid 48", action="reset_gpu")
+    steps = remedies(ecc, (found,), JOB, (STATE,), ("gpu-08",))
+    order = ["DRAIN", "scontrol requeue", "lsof", "systemctl stop slurmd", "--gpu-reset -i 5",
+             "systemctl start", "grep -A 3 Fabric", "dcgmi diag", "State=RESUME"]  # fmt: skip
+    told = commands(steps)
+    assert [next(w for w in order if w in command) for command in told] == order
+    stop = next(c for c in told if "systemctl stop" in c).partition(" stop ")[2].split()
+    start = next(c for c in told if "systemctl start" in c).partition(" start ")[2].split()
+    assert start == stop[::-1]
+    assert "fabricmanager" not in " ".join(told)
+    (reset,) = [step for step in steps if any("--gpu-reset" in c for c in step.commands)]
+    assert "no client at all" in (reset.precondition or "")
+    assert "reboot" in reset.title
+    closed = commands(remedies(ecc, (found,), JOB, (STATE,), ()))
+    assert not re.search("lsof|systemctl|gpu-reset", " ".join(closed))
+
+
+def test_every_way_out_of_service_has_its_way_back() -> None:
+    """A node that is left DOWN or drained by these lines is returned by one of them."""
+    for cause, texts in TEXTS.items():
+        takes = [k for k, steps in texts.items() if "nextstate=DOWN" in str(steps)
+                 or "drained_only" in str(steps)]  # fmt: skip
+        for key in takes:
+            back = "cloud_verify" if key.startswith("cloud") else "verify"
+            assert "State=RESUME" in str(texts.get(back)), (cause, key)
 
 
 def test_a_node_whose_state_was_not_read_asks_for_a_look_first() -> None:
@@ -233,7 +265,9 @@ def test_other_jobs_stand_beside_drain_and_reboot_and_the_jobs_own_parts_do_not(
     job = replace(JOB, raw_id="48213")
     steps = remedies(GPU, (XID79,), job, (STATE,), ("gpu-08",), neighbours=told)
     hit = [step for step in steps if "other jobs on gpu-08: 77_1 (bob)" in step.effect]
-    assert [step.commands[0].split(" Reason")[0].split(" ")[1] for step in hit] == [
+    assert [
+        step.commands[0].split(" Reason")[0].split(" ")[1] for step in hit if step.commands
+    ] == [
         "update", "reboot",
     ]  # fmt: skip
     assert not any("eve" in step.effect or "alice" in step.effect for step in steps)
