@@ -7,12 +7,13 @@ glued to a bar or to another writer's half line begins a line of its own. The pr
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from sluggish.facts.origin import Origin
 from sluggish.loglines.line import Line
 from sluggish.loglines.stamps import ISO, clock, from_iso, without_date, without_year, zone_of
+from sluggish.loglines.wrapped import Wrapper, peel, wrappers
 from sluggish.text import strip_ansi
 
 LONGEST = 16_384
@@ -107,6 +108,9 @@ class _Habits:
     taken_at: datetime | None
     labels: bool
     hosts: frozenset[str]
+    worn: tuple[Wrapper, ...] = ()
+    many: bool = False
+    """Several hosts sign the wrappers: a single one may be where the log was collected."""
 
 
 def lines(text: str, origin: Origin) -> Iterator[Line]:
@@ -117,11 +121,29 @@ def lines(text: str, origin: Origin) -> Iterator[Line]:
     while start < len(text):
         end = text.find("\n", start)
         end = len(text) if end < 0 else end
-        for piece in _pieces(text[start:end]):
-            for line in _records(piece, order, origin, habits):
-                yield line
-                order += 1
+        for row, outer in _unwrapped(text[start:end], habits):
+            for piece in _pieces(row):
+                for line in _records(piece, order, origin, habits, outer):
+                    yield line
+                    order += 1
         start = end + 1
+
+
+def _unwrapped(row: str, habits: _Habits) -> Iterator[tuple[str, _Head]]:
+    """What the program printed, and what the collector around it told of time and node."""
+    head = _Head()
+    if not habits.worn:
+        yield row, head
+        return
+    peeled = peel(row, habits.worn)
+    for found in peeled.told:
+        names = found.re.groupindex
+        if habits.many and "node" in names:
+            head.node = found["node"]
+        if "Y" in names:
+            _dated(found, head, habits)
+    for line in peeled.text.split("\n"):
+        yield line, head
 
 
 def _habits(text: str, origin: Origin) -> _Habits:
@@ -129,6 +151,13 @@ def _habits(text: str, origin: Origin) -> _Habits:
         strip_ansi(line) for line in text[:2_000_000].split("\n", LABEL_SAMPLE)[:LABEL_SAMPLE]
     ]
     sample = [line for line in sample if line.strip()]
+    worn = wrappers(sample)
+    signed: set[str] = set()
+    if worn:
+        peeled = [peel(line, worn) for line in sample]
+        signed = {m["node"] for p in peeled for m in p.told if "node" in m.re.groupindex}
+        rows = (row for p in peeled for row in p.text.split("\n"))
+        sample = [strip_ansi(row) for row in rows if row.strip()]
     enough = max(2, int(len(sample) * LABEL_SHARE))
     labels = sum(1 for line in sample if _LABEL.match(line)) >= enough
     named = [found["node"] for line in sample if (found := _HOST.match(line[:400]))]
@@ -139,11 +168,20 @@ def _habits(text: str, origin: Origin) -> _Habits:
         taken_at=origin.taken_at or origin.mtime,
         labels=labels,
         hosts=known,
+        worn=worn,
+        many=len(signed) > 1,
     )
 
 
+# rank0: text     GPU3: text     Stage-1: text
+_SPEAKER = re.compile(
+    r"(?:(?:rank|task|step|proc|local|epoch|iter|stage)[-_]?\d{1,6}|(?:gpu|cuda|mlx\d)_?\d)\Z",
+    re.IGNORECASE,
+)
+
+
 def _is_host(name: str) -> bool:
-    return not name.endswith(("Error", "Exception", "Warning"))
+    return not name.endswith(("Error", "Exception", "Warning")) and not _SPEAKER.match(name)
 
 
 def _pieces(line: str) -> Iterator[str]:
@@ -167,10 +205,12 @@ def _clean(piece: str) -> str:
     return piece.rstrip()
 
 
-def _records(piece: str, order: int, origin: Origin, habits: _Habits) -> Iterator[Line]:
+def _records(
+    piece: str, order: int, origin: Origin, habits: _Habits, outer: _Head
+) -> Iterator[Line]:
     text = _clean(piece)
     while True:
-        head = _Head()
+        head = replace(outer)
         text = _strip(text, head, habits)
         glued = _GLUED.search(text, 1)
         rest = ""
