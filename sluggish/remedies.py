@@ -37,7 +37,7 @@ WAITS = ("checkpoint", "image_import", "import_storm", "growth", "port_error", "
 """Subtypes that may pass: ending the job is the user's choice, not the first step."""
 ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL",
          "DEADLINE", "PREEMPTED", "COMPLETING", "PENDING", "REQUEUED")  # fmt: skip
-REBOOTS = ("off_bus", "missing", "driver_stuck", "gsp")
+REBOOTS = ("off_bus", "missing", "driver_stuck")
 """A reset does not reach a GPU that left the bus, nor one whose driver hangs, whatever 154 says."""
 OURS_TO_REPAIR = ("reboot_node", "reset_gpu", "reset_nvlink_domain", "drain_and_field_diag", "rma",
                   "port_down", "hca_fatal", "link_degraded")  # fmt: skip

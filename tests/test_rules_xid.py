@@ -1,5 +1,6 @@
 """GPU-XID, GPU-APP-XID, GPU-LOST, GPU-SXID, GPU-ECHO: fires, silent, boundary, blind."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -7,7 +8,7 @@ import pytest
 
 from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.gpu import Gpu, GpuProcess, GpuTrouble, SmiFailure, SXid, Xid
-from sluggish.facts.host import HungTask, KernelSpan
+from sluggish.facts.host import HungTask, KernelSpan, RankProcess
 from sluggish.facts.store import Facts
 from sluggish.findings import Finding, Role, Strength, ask, ask_all
 from sluggish.rules.xid import RULES
@@ -230,12 +231,16 @@ def test_a_154_of_another_gpu_changes_nothing() -> None:
 
 
 def test_a_dead_gsp_is_reset_while_nvidia_smi_answers_and_else_rebooted() -> None:
-    (found,) = _ask("GPU-XID", _xid(119, pid=77, process="nvidia-smi"))
+    answers = Gpu(node="gpu-08", index=0, pci="0000:00:00.0")
+    (found,) = _ask("GPU-XID", _xid(119, pid=77, process="nvidia-smi"), answers)
     assert (found.subtype, found.action) == ("gsp", "reset_gpu")
     silent = SmiFailure(node="gpu-08", at=None, kind="timeout")
-    assert _ask("GPU-XID", _xid(119), silent)[0].action == "reboot_node"
     stuck = HungTask(node="gpu-08", at=None, process="nvidia-smi", pid=77, seconds=120)
-    assert _ask("GPU-XID", _xid(119), stuck)[0].action == "reboot_node"
+    frames = ("os_acquire_rwlock_write+0x35/0x60 [nvidia]",)
+    inside = RankProcess(node="gpu-08", pid=9, state="D", kernel_stack=frames)
+    elsewhere = replace(answers, node="gpu-07")
+    for why in ([answers, silent], [answers, stuck], [answers, inside], [elsewhere], []):
+        assert _ask("GPU-XID", _xid(119), *why)[0].action == "reboot_node"
 
 
 def test_the_pid_of_a_gsp_timeout_accuses_nobody() -> None:

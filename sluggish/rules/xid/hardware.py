@@ -16,7 +16,7 @@ from sluggish.correlate.window import When
 from sluggish.correlate.xidrole import CONTAINED_ECC, OFF_BUS, SPREADING_ECC, XidRole, role
 from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.gpu import Burst, Gpu, SmiFailure, SXid, Xid
-from sluggish.facts.host import HungTask, KernelSpan
+from sluggish.facts.host import HungTask, KernelSpan, RankProcess
 from sluggish.findings import Finding, Role, Strength, View, rule
 from sluggish.rules.xid.advice import action, announced, recovery_words
 from sluggish.rules.xid.common import (
@@ -40,7 +40,7 @@ MILD_LINK_BITS = frozenset({"secondary", "corrected_threshold_only", "ignore"})
 """Xid 74 with only these bits follows something else or says nothing (vendor's RAS catalogue)."""
 LATE_KINDS = frozenset({"bus", "gsp", "nvlink", "other"})
 """Faults that may be seen only after they stopped the job; a contained ECC error is not."""
-_WANTS = (Gpu, SXid, SmiFailure, HungTask, KernelSpan, Look, Onset, Place)
+_WANTS = (Gpu, SXid, SmiFailure, HungTask, RankProcess, KernelSpan, Look, Onset, Place)
 
 
 @rule("GPU-XID", family=Family.KERNEL, needs=(Xid,), wants=_WANTS)
@@ -177,12 +177,22 @@ def _is_contained(codes: set[int]) -> bool:
 
 
 def _wedged(view: View, node: str | None) -> bool:
-    """nvidia-smi did not come back there, or a process hangs in the driver."""
+    """Nobody saw nvidia-smi answer there, or a process hangs in the driver."""
     smi = any(same_node(f.node, node) and f.kind == "timeout" for f in view.all(SmiFailure))
-    return smi or any(
-        same_node(t.node, node)
-        and (t.process.startswith("nvidia") or any("[nvidia" in frame for frame in t.stack))
-        for t in view.all(HungTask)
+    answers = any(same_node(gpu.node, node) for gpu in view.all(Gpu))
+    inside = any(
+        same_node(p.node, node) and p.state == "D" and any("[nvidia" in f for f in p.kernel_stack)
+        for p in view.all(RankProcess)
+    )
+    return (
+        smi
+        or inside
+        or not answers
+        or any(
+            same_node(t.node, node)
+            and (t.process.startswith("nvidia") or any("[nvidia" in frame for frame in t.stack))
+            for t in view.all(HungTask)
+        )
     )
 
 
