@@ -36,7 +36,7 @@ def lost(machine: None) -> Iterator[tuple[Lab, str, str]]:
 
 
 def _submit(lab: Lab, ask: str) -> str:
-    wrap = f"cd; sbatch --parsable --requeue {ask} --gres=gpu:1 --wrap 'srun sleep 900'"
+    wrap = f"cd; sbatch --parsable --requeue --open-mode=append {ask} --gres=gpu:1 --wrap 'srun sleep 900'"
     return lab.sh("login", wrap, "alice").strip()
 
 
@@ -65,3 +65,23 @@ def test_a_job_that_waits_again_is_told_by_the_run_that_was_lost(
     says = [found["says"] for found in told.document["findings"]]
     assert any("waits to be started again" in one for one in says), says
     assert not told.drains
+
+
+def test_the_job_that_runs_again_is_not_judged_by_the_run_before_it(
+    lost: tuple[Lab, str, str],
+) -> None:
+    """Its log is appended to: it still names the node that failed under the first run."""
+    lab, moves, _ = lost
+    lab.sh("ctl", f"scontrol update jobid={moves} starttime=now")  # else it waits two minutes
+    nodes = "node[01-02,04]"
+    cluster.wait_for(lambda: _state(lab, moves) == "RUNNING", 60, f"{moves} is not started again")
+    _running(lab, moves)
+    told = _look(lab, moves, "alice")
+    assert f"asking 3 nodes ({nodes})" in told.notes, told.notes
+    assert "its run before, on node[01-03], ended NODE_FAIL at " in told.notes, told.notes
+    assert told.document["verdict"]["cause"] != "node_down", told.document["verdict"]
+    assert told.places == []
+    says = [found["says"] for found in told.document["findings"] if found["rule"] == "NODE-DOWN"]
+    (before,) = [one for one in says if one.startswith("the run before this one, on node[01-03]")]
+    assert before.endswith(f": {DEAD} failed"), says
+    assert told.document["job"]["state"] == "RUNNING"
