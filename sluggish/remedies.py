@@ -39,8 +39,8 @@ ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEM
          "DEADLINE", "PREEMPTED", "COMPLETING", "PENDING", "REQUEUED")  # fmt: skip
 REBOOTS = ("off_bus", "missing", "driver_stuck")
 """A reset does not reach a GPU that left the bus, nor one whose driver hangs, whatever 154 says."""
-OURS_TO_REPAIR = ("reboot_node", "reset_gpu", "reset_nvlink_domain", "drain_and_field_diag", "rma",
-                  "port_down", "hca_fatal", "link_degraded")  # fmt: skip
+OURS_TO_REPAIR = ("reboot_node", "reset_gpu", "reset_node_gpus", "reset_nvlink_domain",
+                  "drain_and_field_diag", "rma", "port_down", "hca_fatal", "link_degraded")  # fmt: skip
 """Entries that touch hardware: not the user's to mend where it is a provider's."""
 PLAIN = Profile()
 """Machines of one's own, each with its own NVLink domain."""
@@ -337,7 +337,7 @@ def _on(profile: Profile, key: str, texts: dict[str, list[Any]]) -> str:
         return f"cloud_{key}"
     if profile.cloud and key in OURS_TO_REPAIR and "cloud_repair" in texts:
         return "cloud_repair"
-    if profile.rack_domain and key == "reset_gpu":
+    if profile.rack_domain and key in ("reset_gpu", "reset_node_gpus"):
         return "reset_nvlink_domain"
     return key
 
@@ -363,7 +363,8 @@ def _key(verdict: Verdict, findings: Sequence[Finding]) -> str:
         for f in findings
         if f.role is Role.ROOT and f.action and any(s.node in nodes for s in f.spots)
     )
-    return next(actions, "default")
+    action = next(actions, "default")
+    return "reset_node_gpus" if (verdict.subtype, action) == ("nvlink", "reset_gpu") else action
 
 
 def _steps(texts: dict[str, list[Any]], key: str) -> Iterable[dict[str, Any]]:

@@ -11,7 +11,7 @@ from sluggish.catalog.xid import recovery_action
 from sluggish.correlate.bursts import bursts
 from sluggish.correlate.shape import gpu_shapes
 from sluggish.facts import smi_values
-from sluggish.facts.derived import Look
+from sluggish.facts.derived import Look, Onset
 from sluggish.facts.gpu import Gpu, GpuSample, SmiFailure, Xid
 from sluggish.facts.host import KernelSpan
 from sluggish.facts.origin import Origin
@@ -20,13 +20,14 @@ from sluggish.findings import Role, ask
 from sluggish.probes import kernel_log
 from sluggish.probes.nvidia_smi import failures
 from sluggish.rules.gpu import RULES
+from sluggish.rules.xid import RULES as XID_RULES
 
 TRUTH: dict[str, list[dict[str, Any]]] = yaml.safe_load(
     (Path(__file__).parent / "gpu_truth.yaml").read_text(encoding="utf-8")
 )
 T0 = datetime(2026, 11, 24, 3, 0, tzinfo=UTC)
 ORIGIN = Origin(node="a", taken_at=T0, boot_at=T0 - timedelta(hours=9))
-BY_ID = {rule.id: rule for rule in RULES}
+BY_ID = {rule.id: rule for rule in (*RULES, *XID_RULES)}
 LOOK = Look(at=T0, nodes=("a",), world_size=8, job_started_at=T0 - timedelta(hours=2), loose=False)
 
 
@@ -136,6 +137,22 @@ def test_what_the_memory_counters_say(row: dict[str, Any]) -> None:
     gpu = Gpu(node="a", index=0, pci="0000:01:00.0", **fields)
     (found,) = _ask("GPU-REMAP", gpu, LOOK)
     assert (found.role.name.lower(), found.action) == (row["role"], row["action"])
+
+
+@pytest.mark.parametrize("row", cases("flags"))
+def test_a_yes_and_a_no_in_every_spelling(row: dict[str, Any]) -> None:
+    assert smi_values.flag(row["text"]) is row["is"]
+
+
+@pytest.mark.parametrize("row", cases("advice"))
+def test_what_an_xid_alone_asks_for(row: dict[str, Any]) -> None:
+    xid = Xid(node="a", at=T0, pci="0000:01:00.0", code=row["xid"], line=f"Xid {row['xid']}")
+    gpus = [Gpu(node="a", index=0, pci="0000:01:00.0")] if row["answers"] else []
+    onset = Onset(earliest=T0, latest=T0, source="test")
+    roots = [f for f in _ask("GPU-XID", xid, *gpus, LOOK, onset) if f.role is Role.ROOT]
+    assert [f.action for f in roots] == ([row["action"]] if row["action"] else [])
+    if "subtype" in row:
+        assert roots[0].subtype == row["subtype"]
 
 
 def _ask(rule_id: str, *items: Any) -> list[Any]:

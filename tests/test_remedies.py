@@ -112,6 +112,14 @@ def test_a_gpu_is_reset_only_between_what_makes_it_possible_and_what_brings_it_b
     assert not re.search("lsof|systemctl|gpu-reset", " ".join(closed))
 
 
+def test_a_lost_link_resets_both_of_its_ends() -> None:
+    link = replace(GPU, subtype="nvlink")
+    found = replace(XID79, rule="GPU-XID", says="Xid 149", action="reset_gpu")
+    told = commands(remedies(link, (found,), JOB, (STATE,), ("gpu-08",)))
+    assert "ssh gpu-08 sudo nvidia-smi --gpu-reset" in told
+    assert sum("systemctl" in command for command in told) == 2
+
+
 def test_every_way_out_of_service_has_its_way_back() -> None:
     """A node that is left DOWN or drained by these lines is returned by one of them."""
     for cause, texts in TEXTS.items():
@@ -223,7 +231,8 @@ def test_no_text_of_evidence_reaches_a_command(
 @pytest.mark.parametrize("cause", list(TEXTS))
 def test_every_key_of_the_texts_is_a_subtype_or_an_action(cause: str) -> None:
     actions = {"none", "restart_app", "reset_gpu", "reboot_node", "drain_and_field_diag", "rma",
-               "check_fabric", "reset_nvlink_domain", "recover_imex"}  # fmt: skip
+               "check_fabric", "reset_nvlink_domain", "recover_imex", "reset_node_gpus",
+               "empty", "back"}  # fmt: skip
     of_a_provider = {f"cloud_{key}" for key in (*SUBTYPES[Cause(cause)], "verify", "repair")}
     allowed = {
         *of_a_provider,

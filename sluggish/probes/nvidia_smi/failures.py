@@ -32,7 +32,7 @@ _TEXTS: tuple[tuple[str, str], ...] = (
 )
 # exit codes of `nvidia-smi` (its help page names 9, 15, 255 and others); 124/137 are timeout's
 _EXITS = {
-    6: "no_devices", 9: "no_driver", 12: "no_driver", 15: "gpu_lost", 18: "version_mismatch",
+    4: "denied", 6: "no_devices", 9: "no_driver", 12: "no_driver", 15: "gpu_lost", 18: "version_mismatch",
     124: "timeout", 137: "timeout",
 }  # fmt: skip
 _FATAL = frozenset(
