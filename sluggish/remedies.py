@@ -40,7 +40,8 @@ ENDED = ("COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEM
 REBOOTS = ("off_bus", "missing", "driver_stuck")
 """A reset does not reach a GPU that left the bus, nor one whose driver hangs, whatever 154 says."""
 OURS_TO_REPAIR = ("reboot_node", "reset_gpu", "reset_node_gpus", "reset_nvlink_domain",
-                  "drain_and_field_diag", "rma", "port_down", "hca_fatal", "link_degraded")  # fmt: skip
+                  "drain_and_field_diag", "rma", "port_down", "hca_fatal",
+                  "link_degraded")  # fmt: skip
 """Entries that touch hardware: not the user's to mend where it is a provider's."""
 PLAIN = Profile()
 """Machines of one's own, each with its own NVLink domain."""

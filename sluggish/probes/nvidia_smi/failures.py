@@ -32,8 +32,8 @@ _TEXTS: tuple[tuple[str, str], ...] = (
 )
 # exit codes of `nvidia-smi` (its help page names 9, 15, 255 and others); 124/137 are timeout's
 _EXITS = {
-    4: "denied", 6: "no_devices", 9: "no_driver", 12: "no_driver", 15: "gpu_lost", 18: "version_mismatch",
-    124: "timeout", 137: "timeout",
+    4: "denied", 6: "no_devices", 9: "no_driver", 12: "no_driver", 15: "gpu_lost",
+    18: "version_mismatch", 124: "timeout", 137: "timeout",
 }  # fmt: skip
 _FATAL = frozenset(
     {"no_devices", "version_mismatch", "no_driver", "denied", "unknown_error", "timeout",
