@@ -117,3 +117,48 @@ def test_stacks_tell_who_does_something_else(saving, in_barrier, named):
 
 def test_a_state_without_sides_is_left_as_it_is():
     assert with_stacks(Wait(state="host_stuck"), [stack(0, *SAVES)]) == Wait(state="host_stuck")
+
+
+# -- one waits for one ---------------------------------------------------------------------------
+
+
+def pair(extra: int, missing: int) -> Job:
+    """Two ranks: the first may post a collective too many, the second one too few."""
+    world = mesh((2,), ("x",))[0]
+    step = Op(world, "all_reduce")
+    programs: dict[int, Program] = {0: [step] * (3 + extra), 1: [*[step] * (3 - missing), STOP]}
+    return Job(2, (world,), programs).run()
+
+
+@pytest.mark.parametrize(("extra", "missing"), [(1, 0), (0, 1)])
+def test_one_too_many_and_one_too_few_look_alike_in_a_world_of_two(extra, missing):
+    wait = ask(facts_of(pair(extra, missing).files()))
+    assert (wait.state, blamed(wait), wait.waiters) == ("tie", [], (0,))
+    told = (("all_reduce [1024] in default_pg", (0,)), ("no collective", (1,)))
+    assert wait.sides == told
+
+
+@pytest.mark.parametrize(
+    ("frame", "named"),
+    [(SAVES, [1]), (BARRIER, []), (("_exit_function", "multiprocessing/util.py"), [])],
+)
+def test_the_stack_of_the_other_tells_why_it_does_not_come(frame, named):
+    """Not where it waits for another too, or is done."""
+    told = with_stacks(ask(facts_of(pair(0, 1).files())), [stack(1, *frame)])
+    assert (told.state, blamed(told)) == (("host_stuck", named) if named else ("tie", []))
+
+
+def test_its_death_names_it():
+    facts = [f for f in facts_of(pair(0, 1).files()) if f.rank == 0]
+    assert blamed(ask(facts, dead={1: "signal 9"})) == [1]
+
+
+@pytest.mark.parametrize(("others", "named"), [(4, [1]), (3, [])])
+def test_groups_of_the_same_kind_tell_how_far_all_should_come(others, named):
+    """Rank 0 waits for 1 in their row, the rest is done: the other row came as far, or did not."""
+    groups = mesh((2, 2), ("DATA_PARALLEL_GROUP", "TENSOR_MODEL_PARALLEL_GROUP"))
+    row, other = (g for g in groups if g.desc.startswith("TENSOR"))
+    programs: dict[int, Program] = {0: [Op(row, "all_reduce")] * 4, 1: [Op(row, "all_reduce")] * 3}
+    programs |= {r: [Op(other, "all_reduce")] * others for r in other.ranks}
+    wait = ask(facts_of(Job(4, groups, programs).run().files()))
+    assert blamed(wait) == named

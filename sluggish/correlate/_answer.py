@@ -1,179 +1,27 @@
 """From the graph's places and waits to the answer: sinks, cycles, states, roots."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from sluggish.correlate._beside import IDLE, beside
-from sluggish.correlate._components import components
-from sluggish.correlate._standing import Node, Scene, one_sided
+from sluggish.correlate._graph import Graph, Sinks, graph_of, reached, sinks_of, weight
+from sluggish.correlate._standing import Node, Scene, posted
 from sluggish.correlate._words import difference, doing, idle_doing, label, own_op, show, sides
 from sluggish.facts.collective import Wait, WaitRoot
 from sluggish.text import counted
 
 ROOTS_KEPT = 64
 
-Vertex = int
-"""Number of a node, or -1 - rank for a rank that is in no collective."""
-
-
-@dataclass(slots=True)
-class Graph:
-    """Nodes in a fixed order and their edges."""
-
-    nodes: list[Node]
-    edges: list[set[Vertex]]
-    back: dict[Vertex, set[int]]
-    place: dict[int, Vertex]
-    """Rank -> its node, or -1 - rank."""
-
-
-@dataclass(slots=True)
-class Sinks:
-    """What waits for nobody, by kind."""
-
-    odd: list[Node] = field(default_factory=list)
-    lonely: list[Node] = field(default_factory=list)
-    """Minority of a cycle: in an operation that almost nobody joined."""
-    idle: list[int] = field(default_factory=list)
-    device: list[Node] = field(default_factory=list)
-    cycle: list[Node] = field(default_factory=list)
-    inverted: set[int] = field(default_factory=set)
-    """Of the ranks in a cycle those that posted in another order than the others."""
-    opposed: list[tuple[Node, set[int]]] = field(default_factory=list)
-    """Both sides of a cycle in which no order is rarer."""
-    tied: list[Node] = field(default_factory=list)
-    joined: list[Node] = field(default_factory=list)
-    unseen: list[Node] = field(default_factory=list)
-
 
 def answer(scene: Scene, nodes: dict[tuple[object, ...], Node], dead: dict[int, str]) -> Wait:
     """The Wait of a scene whose waits have been found."""
-    graph = _graph(scene, list(nodes.values()), dead)
-    sinks = _sinks(scene, graph)
+    graph = graph_of(scene, list(nodes.values()), dead)
+    sinks = sinks_of(scene, graph)
     return _state(scene, graph, sinks, dead)
-
-
-def _graph(scene: Scene, nodes: list[Node], dead: dict[int, str]) -> Graph:
-    place: dict[int, Vertex] = {}
-    for number, node in enumerate(nodes):
-        for rank in node.joined:
-            place[rank] = number
-    gone = {r for r in dead if r not in scene.standings}
-    edges: list[set[Vertex]] = []
-    back: dict[Vertex, set[int]] = defaultdict(set)
-    for number, node in enumerate(nodes):
-        fallen = node.unseen & gone
-        node.unseen -= fallen
-        node.waits |= fallen
-        to = {place.get(rank, -1 - rank) for rank in node.waits} - {number}
-        edges.append(to)
-        for vertex in to:
-            back[vertex].add(number)
-    return Graph(nodes=nodes, edges=edges, back=back, place=place)
-
-
-def _sinks(scene: Scene, graph: Graph) -> Sinks:
-    sinks = Sinks(idle=sorted(-1 - v for v in graph.back if v < 0))
-    for component in components(graph.edges):
-        own = set(component)
-        nodes = [graph.nodes[n] for n in component]
-        sinks.odd += [n for n in nodes if n.odd]
-        if any(to not in own for n in component for to in graph.edges[n]):
-            continue
-        if len(component) > 1:
-            _break_cycle(scene, nodes, sinks)
-        else:
-            _sort_sink(scene, nodes[0], sinks)
-    return sinks
-
-
-def _sort_sink(scene: Scene, node: Node, sinks: Sinks) -> None:
-    if node.odd:
-        return
-    if node.tied:
-        sinks.tied.append(node)
-    elif _proves_end(scene, node):
-        few = 2 * len(node.joined) < len(scene.groups[node.group].ranks)
-        alone = len(node.joined) == 1  # of a pair: the other one has finished and gone on
-        (sinks.device if few or alone else sinks.joined).append(node)
-    elif node.unseen or node.group in scene.guessed:
-        sinks.unseen.append(node)
-    else:
-        sinks.joined.append(node)
-
-
-def _proves_end(scene: Scene, node: Node) -> bool:
-    """Peers have finished what nobody can finish before all have posted it."""
-    return (
-        bool(node.finished)
-        and node.op.peer is None
-        and not one_sided(node.op)
-        and node.group not in scene.gloo
-    )
-
-
-def _break_cycle(scene: Scene, nodes: list[Node], sinks: Sinks) -> None:
-    """An operation that under half of its group joined, while others wait for those in it."""
-    if all(n.tied for n in nodes):
-        sinks.tied += nodes
-        return
-    few = [
-        n
-        for n in nodes
-        if n.op.peer is None
-        and 2 * (len(n.joined) + len(n.unseen)) < len(scene.groups[n.group].ranks)
-    ]
-    if any(n.odd for n in nodes):
-        return
-    if len(few) == 1:
-        sinks.lonely += few
-        return
-    inverted, opposed = _inverted(scene, nodes)
-    if inverted is None:
-        sinks.unseen += nodes
-    else:
-        sinks.cycle += nodes
-        sinks.inverted |= inverted
-        sinks.opposed += opposed
-
-
-def _inverted(
-    scene: Scene, nodes: list[Node]
-) -> tuple[set[int] | None, list[tuple[Node, set[int]]]]:
-    """Ranks of a cycle in the rarer order (None: not seen), and the sides where none is rarer.
-
-    Only a member of both groups can invert them: who merely waits beside is a victim.
-    """
-    held = [(a, b) for i, a in enumerate(nodes) for b in nodes[i + 1 :]]
-    sides = [(a.joined & b.waits, b.joined & a.waits, a, b) for a, b in held]
-    mutual = [side for side in sides if side[0] and side[1]]
-    if not mutual:
-        if any(node.op.peer is not None for node in nodes):  # a pipeline carries the wait on
-            return set(), [(node, node.joined) for node in nodes]
-        return {rank for node in nodes for rank in node.joined if _holds_up(rank, nodes)}, []
-    found: set[int] = set()
-    opposed: list[tuple[Node, set[int]]] = []
-    for one, other, a, b in mutual:
-        few, many = sorted((one, other), key=len)
-        both = set(scene.groups[a.group].ranks) & set(scene.groups[b.group].ranks)
-        unseen = len(both & scene.unobserved)
-        if len(many) > len(few) + unseen:
-            found |= few
-        elif unseen:
-            return None, []
-        else:
-            opposed += [(a, one), (b, other)]
-    return found, opposed
-
-
-def _holds_up(rank: int, nodes: list[Node]) -> bool:
-    return any(rank in node.waits for node in nodes)
 
 
 def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wait:
     """The first kind in this order that exists: mismatch before lag, certain before uncertain."""
-    seen = [s for s in scene.standings.values() if not s.stale]
     missed = [r for r in sinks.idle if r not in scene.standings or _missed(graph, r, sinks.idle)]
     hidden = beside(scene, missed)
     missed = [r for r in missed if r not in hidden]
@@ -186,23 +34,8 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
     if sinks.tied:
         scene.notes.append("as many ranks on one side as on the other: neither is blamed")
         return _wait("tie", scene, graph, (), sinks.tied[0])
-    if hidden and not missed and not sinks.device:
-        scene.notes.append(
-            f"{counted(len(hidden), 'rank is', 'ranks are')} in no collective and may wait for one "
-            "another where no recorder looks: their stacks tell"
-        )
-        wait = _wait("host_stuck", scene, graph, (), None)
-        return replace(wait, sides=((IDLE, tuple(sorted(hidden))),))
     if sinks.idle or sinks.device:
-        if 2 * len(set(sinks.idle) - hidden) > len(seen) or not (missed or sinks.device):
-            scene.notes.append("most are in no collective: the few that wait may be the odd ones")
-            return _wait("host_stuck", scene, graph, (), None)
-        roots = [_idle_roots(scene, graph, missed, dead)]
-        roots += [_node_root(scene, graph, n, "device") for n in sinks.device]
-        state = "host_stuck" if missed else "device_stuck"
-        if sinks.joined:
-            scene.notes.append("another group is complete and does not finish either")
-        return _wait(state, scene, graph, _flat(roots), None if missed else sinks.device[0])
+        return _held_up(scene, graph, sinks, missed, hidden, dead)
     if sinks.cycle and not sinks.inverted:
         scene.notes.append("no order of the groups is rarer than the other: nobody is blamed")
         wait = _wait("cycle", scene, graph, (), sinks.cycle[0])
@@ -213,15 +46,77 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
         held = set[int]().union(*(n.joined for n in graph.nodes)) - sinks.inverted
         roots = [tuple(replace(r, waiters=len(held)) for r in row) for row in roots]
         return _wait("cycle", scene, graph, _flat(roots), sinks.cycle[0])
-    joined = max(sinks.joined, key=lambda n: _weight(graph, n), default=None)
-    unseen = max(sinks.unseen, key=lambda n: _weight(graph, n), default=None)
-    if joined and (unseen is None or _weight(graph, joined) >= _weight(graph, unseen)):
+    joined = max(sinks.joined, key=lambda n: weight(graph, n), default=None)
+    unseen = max(sinks.unseen, key=lambda n: weight(graph, n), default=None)
+    if joined and (unseen is None or weight(graph, joined) >= weight(graph, unseen)):
         return _wait("all_joined", scene, graph, (), joined)
     if unseen or not scene.standings:
         if unseen and unseen.group in scene.guessed:
             scene.notes.append("the members of the waiting group are not told (Gloo)")
         return _wait("unobserved", scene, graph, (), unseen)
     return _wait("none", scene, graph, (), None)
+
+
+def _held_up(
+    scene: Scene,
+    graph: Graph,
+    sinks: Sinks,
+    missed: list[int],
+    hidden: set[int],
+    dead: dict[int, str],
+) -> Wait:
+    """Who has not arrived, or did not finish on its GPU; nobody where that is not sure."""
+    if hidden and not missed and not sinks.device:
+        scene.notes.append(
+            f"{counted(len(hidden), 'rank is', 'ranks are')} in no collective and may wait for one "
+            "another where no recorder looks: their stacks tell"
+        )
+        wait = _wait("host_stuck", scene, graph, (), None)
+        return replace(wait, sides=((IDLE, tuple(sorted(hidden))),))
+    seen = sum(not s.stale for s in scene.standings.values())
+    few = 2 * len(set(sinks.idle) - hidden) > seen
+    two = _one_for_one(scene, graph, sinks)
+    missed = [r for r in missed if not (few or two) or r not in scene.standings]
+    if not missed and (few or two or not sinks.device):
+        why = "one waits for one" if two else "most are in no collective"
+        scene.notes.append(f"{why}: {'it' if two else 'the few that wait'} may be the odd one")
+        wait = _wait("tie" if two else "host_stuck", scene, graph, (), None)
+        return replace(wait, sides=_waiting_and_idle(wait, sinks.idle))
+    roots = [_idle_roots(scene, graph, missed, dead)]
+    roots += [_node_root(scene, graph, n, "device") for n in sinks.device]
+    state = "host_stuck" if missed else "device_stuck"
+    if sinks.joined:
+        scene.notes.append("another group is complete and does not finish either")
+    return _wait(state, scene, graph, _flat(roots), None if missed else sinks.device[0])
+
+
+def _one_for_one(scene: Scene, graph: Graph, sinks: Sinks) -> bool:
+    """One waits for one and nobody else is held up by either: a collective too many looks alike.
+
+    A group of the same kind may show that the others came as far.
+    """
+    waiting = [node for node in graph.nodes if node.joined]
+    two = len(sinks.idle) == len(waiting) == len(waiting[0].joined) == 1
+    return two and not sinks.device and not _siblings_came(scene, waiting[0])
+
+
+def _siblings_came(scene: Scene, node: Node) -> bool:
+    """Whether most ranks in the other groups of this kind have posted their like of it."""
+    kind = scene.groups[node.group].desc
+    came = [
+        dict(head.posted).get(node.op.op, 0) >= (node.op.nth or 1)
+        if node.op.peer is not None
+        else posted(head, node.op.seq)
+        for standing in scene.standings.values()
+        for number, head in standing.heads.items()
+        if kind and number != node.group and scene.groups[number].desc == kind
+    ]
+    return 2 * sum(came) > len(came)
+
+
+def _waiting_and_idle(wait: Wait, idle: list[int]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    where = f" in {label(wait.group)}" if wait.group else ""
+    return ((f"{wait.operation}{where}", wait.waiters), (IDLE, tuple(sorted(idle))))
 
 
 def _missed(graph: Graph, rank: int, idle: list[int]) -> bool:
@@ -258,7 +153,7 @@ def _flat(roots: Iterable[tuple[WaitRoot, ...]]) -> tuple[WaitRoot, ...]:
 def _node_root(scene: Scene, graph: Graph, node: Node, why: str) -> tuple[WaitRoot, ...]:
     """Ranks of a place that is itself the root."""
     number = graph.place[next(iter(node.joined))]
-    weight = len(_reached(graph, [number]) - node.joined)
+    waiters = len(reached(graph, [number]) - node.joined)
     group = scene.groups[node.group]
     return tuple(
         WaitRoot(
@@ -268,7 +163,7 @@ def _node_root(scene: Scene, graph: Graph, node: Node, why: str) -> tuple[WaitRo
             operation=show(node.op),
             doing=doing(scene, node, why),
             source_line=own_op(scene, rank, node).frame,
-            waiters=weight,
+            waiters=waiters,
         )
         for rank in sorted(node.joined)[:ROOTS_KEPT]
     )
@@ -289,29 +184,10 @@ def _idle_roots(
                 group=scene.groups[node.group],
                 seq=node.op.seq,
                 doing=idle_doing(scene, rank, dead),
-                waiters=len(_reached(graph, [-1 - rank])),
+                waiters=len(reached(graph, [-1 - rank])),
             )
         )
     return tuple(roots)
-
-
-def _reached(graph: Graph, start: list[Vertex]) -> set[int]:
-    """Ranks that wait for these places, directly or through others."""
-    seen: set[Vertex] = set(start)
-    queue = list(start)
-    ranks: set[int] = set()
-    while queue:
-        for number in graph.back.get(queue.pop(), ()):
-            if number not in seen:
-                seen.add(number)
-                queue.append(number)
-                ranks |= graph.nodes[number].joined
-    return ranks
-
-
-def _weight(graph: Graph, node: Node) -> tuple[int, int]:
-    number = graph.place[next(iter(node.joined))]
-    return len(_reached(graph, [number]) | node.joined), -node.group
 
 
 def _wait(

@@ -18,6 +18,8 @@ from sluggish.facts.store import Facts
 SIGTERM = 15
 WAITS_FOR_OTHERS = ("collective", "store")
 """Kinds of stacks that wait for another rank."""
+END = "shutdown"
+"""The kind of one that is done."""
 
 
 def dead_ranks(facts: Facts) -> dict[int, str]:
@@ -87,7 +89,8 @@ def combine(recorder: Wait | None, others: list[Wait]) -> Wait:
 def with_stacks(wait: Wait, stacks: Iterable[Stack]) -> Wait:
     """Say what a root that is in no collective does, by its main thread."""
     main = {s.rank: s for s in stacks if s.main and s.rank is not None}
-    if not wait.roots and [side for side, _ in wait.sides] == [IDLE]:
+    sides = [side for side, _ in wait.sides]
+    if not wait.roots and (sides == [IDLE] or (wait.state == "tie" and sides[-1:] == [IDLE])):
         return _told_apart(wait, main)
     return replace(wait, roots=tuple(_seen_doing(r, main.get(r.rank)) for r in wait.roots))
 
@@ -103,12 +106,16 @@ def _seen_doing(root: WaitRoot, stack: Stack | None) -> WaitRoot:
 
 
 def _told_apart(wait: Wait, main: dict[int, Stack]) -> Wait:
-    """Of ranks that may wait for one another unseen, the few whose stacks say something else."""
-    (_, idle), *_ = wait.sides
+    """Of ranks that may wait for one another unseen, the few whose stacks say something else.
+
+    Of two that differ one against one, the one in no collective where its stack says why.
+    """
+    idle = wait.sides[-1][1]
     told = {rank: meaning(main[rank]) for rank in idle if rank in main}
     waiting = [rank for rank, one in told.items() if one and one.kind in WAITS_FOR_OTHERS]
-    other = {rank: one for rank, one in told.items() if one and rank not in waiting}
-    if len(waiting) + len(other) < len(idle) or not 0 < len(other) < len(waiting):
+    other = {r: one for r, one in told.items() if one and one.kind not in (*WAITS_FOR_OTHERS, END)}
+    whole = len(waiting) + len(other) == len(idle)
+    if not whole or not other or (len(other) >= len(waiting) and wait.state != "tie"):
         return wait
     roots = (
         WaitRoot(
@@ -121,4 +128,4 @@ def _told_apart(wait: Wait, main: dict[int, Stack]) -> Wait:
         )
         for rank, one in sorted(other.items())
     )
-    return replace(wait, roots=tuple(roots), sides=())
+    return replace(wait, state="host_stuck", roots=tuple(roots), sides=())

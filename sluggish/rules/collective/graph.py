@@ -92,7 +92,7 @@ def sync_missing(view: View) -> Iterator[Finding]:
         yield from _root_findings(wait, view, _strength(wait, Strength.STRONG), "missing_rank")
         return
     told = "most others are in no collective"
-    if wait.sides:
+    if len(wait.sides) == 1:
         told = f"{ranks_words(wait.sides[0][1])} are in none and may wait for one another unseen"
     yield Finding(
         node=None,
