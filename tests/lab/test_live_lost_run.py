@@ -36,8 +36,8 @@ def lost(machine: None) -> Iterator[tuple[Lab, str, str]]:
 
 
 def _submit(lab: Lab, ask: str) -> str:
-    wrap = f"cd; sbatch --parsable --requeue --open-mode=append {ask} --gres=gpu:1 --wrap 'srun sleep 900'"
-    return lab.sh("login", wrap, "alice").strip()
+    sbatch = "sbatch --parsable --requeue --open-mode=append --gres=gpu:1"
+    return lab.sh("login", f"cd; {sbatch} {ask} --wrap 'srun sleep 900'", "alice").strip()
 
 
 def _running(lab: Lab, job: str) -> None:
