@@ -70,6 +70,33 @@ def test_a_line_of_nccl_is_read_in_the_form_of_its_version(row: dict[str, Any]) 
         assert any(needle in text.encode() for needle in nccl_net.NEEDLES)
 
 
+ENDS = (
+    "My EFA addr: fi_addr_efa://[fe80::c55:2eff:fe44:db5]:0:142160333 My host id: "
+    "i-07792e0f955a9673b Peer EFA addr: fi_addr_efa://[fe80::454:14ff:fedd:d5b3]:0:825957744 Peer "
+    "host id: i-0ce6d3d57139f053c"
+)
+
+
+@pytest.mark.parametrize("row", TRUTH["ofi"], ids=lambda row: row["error"][:40])
+@pytest.mark.parametrize(
+    "lead", ["ofi_process_cq:196", "int cm_req(nccl_net_ofi_context_t*, fi_cq_err_entry*):46"]
+)
+def test_a_failed_request_of_the_ofi_plugin_is_read(lead: str, row: dict[str, Any]) -> None:
+    error = row["error"].replace("@", ENDS)
+    text = (
+        f"gpu-01:100:200 [0] {lead} NCCL WARN NET/OFI Request 0x7f456c completed with error. "
+        f"RC: {row['rc']}. Error: {error}. Completed length: 0, Request: {{ dev: 0, size: 0 }}\n"
+    )
+    found = list(nccl_net.parse(lines(text, Origin())))
+    assert [type(fact).__name__ for fact in found] == row["facts"]
+    told = {key: value for key, value in row.items() if key not in ("rc", "error", "facts")}
+    assert {key: getattr(found[-1], key) for key in told} == told
+    assert {fact.node for fact in found} == {"gpu-01"}
+    if len(found) == 2:
+        assert getattr(found[0], "address", "") == "i-07792e0f955a9673b"
+    assert any(needle in text.encode() for needle in nccl_net.NEEDLES)
+
+
 @pytest.mark.parametrize("row", TRUTH["words"], ids=lambda row: f"{row['of']}-{row['text']}")
 def test_every_spelling_of_a_port_is_one_word(row: dict[str, Any]) -> None:
     found = getattr(ib_words, row["of"])(row["text"])
@@ -121,6 +148,7 @@ def test_a_step_of_a_counter_is_what_it_is_known_for(row: dict[str, Any]) -> Non
     told = [f.strength.name.lower() for f in found if f.role is Role.ROOT]
     context = [f.says for f in found if f.role is Role.CONTEXT]
     told += ["loss" for says in context if says.startswith("packets are being lost")]
+    told += ["damage" for says in context if says.startswith("frames come damaged over")]
     told += ["congestion" for says in context if says.startswith("the network is congested")]
     assert told == ([row["is"]] if row["is"] else [])
     assert {f.node for f in found if f.role is Role.ROOT} <= {"gpu-02"}

@@ -27,6 +27,7 @@ from sluggish.causes import Phase
 from sluggish.correlate.ib_vote import Edge, address_book, vote
 from sluggish.facts.derived import PhaseFact, Place
 from sluggish.facts.fabric import (
+    NcclAddress,
     NcclNetwork,
     NcclTrouble,
 )
@@ -271,3 +272,44 @@ def test_sharp_that_did_not_start_is_context(words: str) -> None:
     assert isinstance(trouble, NcclTrouble)
     found = run("IB-NCCL", trouble)
     assert [(f.subject, f.role) for f in found] == [("SHARP", Role.CONTEXT)]
+
+
+# EFA: its errors name both ends by the provider's instance ids ------------------------------------
+
+
+def efa(reporter: str, peer: str, status: int = 12) -> list[object]:
+    """What a node prints of a peer that does not answer: its own id, and the peer's."""
+    own = NcclAddress(node=reporter, pid=1, rank=None, interface="efa", address=f"i-{reporter}")
+    return [own, lost(reporter, f"i-{peer}", status=status, network="EFA")]
+
+
+def test_efa_s_errors_are_a_vote_by_the_ids_that_the_nodes_print() -> None:
+    bad = "gpu-02"
+    given = [f for a, b in (("gpu-01", bad), ("gpu-03", bad), (bad, "gpu-01"))
+             for f in efa(a, b)]  # fmt: skip
+    [found] = roots(run("IB-NCCL", *given))
+    assert (found.node, found.subtype, found.strength) == (bad, "unreachable_peer", Strength.STRONG)
+    assert found.says.startswith("EFA: no answer: 2 hosts and gpu-02 lost one another")
+
+
+def test_an_instance_that_printed_nothing_is_told_by_its_id_and_accuses_no_node() -> None:
+    given = [f for a in ("gpu-01", "gpu-03") for f in efa(a, "gpu-02")]
+    [found] = roots(run("IB-NCCL", *given))
+    assert (found.node, found.strength, found.spots) == (None, Strength.WEAK, ())
+    assert "i-gpu-02" in found.says
+
+
+def test_an_efa_peer_that_was_killed_before_is_no_network() -> None:
+    killed = OomKill(node="gpu-02", at=at(0.1), pid=7, process="python", line="oom")
+    given = [f for a, b in (("gpu-01", "gpu-02"), ("gpu-03", "gpu-02"), ("gpu-02", "gpu-01"))
+             for f in efa(a, b)]  # fmt: skip
+    found = [f for f in run("IB-NCCL", *given, killed) if "oom-kill" in f.says]
+    assert [f.role for f in found] == [Role.CONSEQUENCE]
+
+
+def test_another_failed_request_of_the_plugin_is_context() -> None:
+    trouble = NcclTrouble(node="gpu-01", at=at(1), pid=1, rank=None, kind="ofi",
+                          detail="RC 5: 16 (NO_SPACE)", line="x")  # fmt: skip
+    [found] = run("IB-NCCL", trouble)
+    assert (found.role, found.node) == (Role.CONTEXT, None)
+    assert "RC 5: 16 (NO_SPACE)" in found.says

@@ -180,6 +180,8 @@ class NcclCompletion:
     hca: str | None = None
     local_gid: str | None = None
     remote_gid: str | None = None
+    network: str = "IB"
+    """EFA: an error of its provider that means what this status means on InfiniBand."""
     line: str = ""
 
 
@@ -209,6 +211,6 @@ class NcclTrouble:
     rank: int | None
     kind: str
     """peer_closed, modify_qp, reg_mr, no_route, socket, bootstrap, open_device, shm, p2p,
-    mixed_hcas, imex, nvls, sharp, size_mismatch, other."""
+    mixed_hcas, imex, nvls, sharp, size_mismatch, ofi, other."""
     detail: str = ""
     line: str = ""

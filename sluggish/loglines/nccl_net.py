@@ -18,7 +18,7 @@ from sluggish.facts.fabric import (
     NcclPath,
     NcclTrouble,
 )
-from sluggish.loglines import nccl_troubles
+from sluggish.loglines import nccl_ofi, nccl_troubles
 from sluggish.loglines.line import Line
 from sluggish.loglines.nccl_prefix import MAX_PREFIX, nccl_prefix
 
@@ -109,6 +109,7 @@ NEEDLES: tuple[bytes, ...] = (
     b"NET/IB",
     b"Using network ",
     b"NET/OFI Selected ",
+    nccl_ofi.NEEDLE.encode(),
     b"Assigned NET plugin ",
     b"async event",
     b"async fatal event",
@@ -147,6 +148,8 @@ def parse(lines: Iterable[Line]) -> Iterator[NetFact]:
                 yield NcclPath(
                     node=said.node, pid=said.pid, direct=bool(found["direct"]), line=line.raw[:400]
                 )  # fmt: skip
+        elif said and nccl_ofi.NEEDLE in said.msg:
+            yield from nccl_ofi.read(line, said.node, said.pid, said.dev, said.msg)
         elif said and (fact := _fact(line, said)):
             yield fact
 

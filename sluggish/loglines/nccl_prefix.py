@@ -31,6 +31,8 @@ class NcclPrefix(NamedTuple):
 # gpu-03:4182:4390 [5] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got ...   (2.4 to 2.28)
 # gpu-03:4182:4390 [5] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ...           (INFO: no file)
 # gpu-03:4182:4390 [5] init.cc:120 (ncclNetInit) NCCL WARN ...               (2.30: function)
+# gpu-03:4182:4390 [0] int cm_req_handle(nccl_net_ofi_context_t*, uint16_t):46 NCCL WARN ...
+#                                       (aws-ofi-nccl: its function, as the compiler calls it)
 # :4182:4390 [2] NCCL INFO ...                                               (empty host)
 # 4182:4390 [2] NCCL INFO ...                  (host taken off, as the prefix of a launcher)
 # gpu-03:4182:4390 NCCL CALL ncclAllReduce(...)                              (no device)
@@ -38,7 +40,8 @@ class NcclPrefix(NamedTuple):
 _BEFORE = re.compile(
     r"(?:(?P<host>[\w.-]{0,255}):)?(?P<pid>\d{1,10}):(?P<tid>\d{1,10})"
     r"(?: \[(?P<dev>-?\d{1,6})\])?"
-    r"(?: (?P<file>[^\s:\[\]]{1,200}):(?P<line>\d{1,7})(?: \(\w{1,100}\))?)?\Z"
+    r"(?: (?P<file>[^\s:\[\]]{1,200}|\w[\w :*&<>,~()]{1,300}\)):(?P<line>\d{1,7})"
+    r"(?: \(\w{1,100}\))?)?\Z"
 )
 _AFTER = re.compile(r"(?P<level>[A-Z]{3,9})(?: (?P<msg>.*))?", re.DOTALL)
 

@@ -99,7 +99,8 @@ def cfg_gid(view: View) -> Iterator[Finding]:
         says = f"{len(modify)} queue pairs could not be connected: {modify[0].detail[:80]}"
         says += f": {means}" if means else ""
         yield root(says, Strength.STRONG, quote=modify[0].line)
-    failed = [c for c in view.all(NcclCompletion) if c.status == UNREACHED]
+    # EFA has no GID index to be wrong
+    failed = [c for c in view.all(NcclCompletion) if c.status == UNREACHED and c.network == "IB"]
     if not failed or not _begins(view):
         return
     roce = any("RoCE" in line.layers for line in view.all(NcclHcas)) or any(

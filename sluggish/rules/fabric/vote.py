@@ -71,6 +71,15 @@ def ib_nccl(view: View) -> Iterator[Finding]:
             quote=sharp[0].line,
             at=sharp[0].at,
         )
+    for trouble in [t for t in view.all(NcclTrouble) if t.kind == "ofi"][:1]:
+        yield note(
+            Role.CONTEXT,
+            f"a request of NCCL's OFI plugin failed on {trouble.node or 'a node'}: "
+            f"{trouble.detail}: software or settings as often as the network",
+            source="job log",
+            quote=trouble.line,
+            at=trouble.at,
+        )
     closed = [t for t in view.all(NcclTrouble) if t.kind == "peer_closed"]
     if closed and not votes:
         yield note(
@@ -97,15 +106,18 @@ def _judge(found: tuple[Edge, ...], result: Vote, view: View) -> Iterator[Findin
     reporters = {e.reporter for e in found}
     rail = result.hca is not None and len(reporters) >= RAIL_HOSTS
     if rail:
-        says = f"status 12 on {len(reporters)} hosts, all on {result.hca}: the rail or its leaf"
+        says = f"{_error(found[0])} on {len(reporters)} hosts, all on {result.hca}"
+        says += ": the rail or its leaf"
     elif len(hosts) == 2:
         over = f" over {result.hca}" if result.hca else ""
         says = (
-            f"status {found[0].first.status} on the link {' - '.join(sorted(hosts))}{over}: "
+            f"{_error(found[0])} on the link {' - '.join(sorted(hosts))}{over}: "
             "either side or the switch between them"
         )
     else:
-        says = f"status 12 between {several(sorted(hosts))}: a tie, no single host stands out"
+        says = (
+            f"{_error(found[0])} between {several(sorted(hosts))}: a tie, no single host stands out"
+        )
     yield Finding(
         node=None,
         subject="network",
@@ -140,7 +152,9 @@ def _winner(
     unknown = is_address(winner) or of_job(winner, view.one(Look)) is None
     unseen = not unknown and _silent(winner, view)
     weak = early or status == {NOT_READY} or unknown or unseen
-    told = f"status {min(status)}: {len(result.counterparts)} hosts and {winner} lost one another"
+    first = next(e for e in found if winner in (e.reporter, e.peer))
+    lost = f"{len(result.counterparts)} hosts and {winner} lost one another"
+    told = f"{_error(first, min(status))}: {lost}"
     if died:
         role, told = Role.CONSEQUENCE, f"{told}, after {died} there"
     elif early:
@@ -156,12 +170,20 @@ def _winner(
         strength=Strength.WEAK if weak else Strength.STRONG,
         at=at,
         says=told,
-        quote=next(e.first.line for e in found if winner in (e.reporter, e.peer)),
+        quote=first.first.line,
         source="job log",
         spots=() if unknown else (Spot(node=winner, hca=result.hca),),
         subtype="unreachable_peer",
         action="check_fabric",
     )
+
+
+def _error(edge: Edge, status: int | None = None) -> str:
+    """`status 12`; of EFA in words, for its numbers are others."""
+    number = edge.first.status if status is None else status
+    if edge.first.network == "EFA":
+        return "EFA: no answer" if number == NO_ANSWER else "EFA: receiver not ready"
+    return f"status {number}"
 
 
 def _silent(node: str, view: View) -> bool:
@@ -242,6 +264,7 @@ def _no_vote(lost: list[NcclCompletion], view: View) -> Finding:
     """Somebody got no answer; who, or from whom, the lines do not tell: no host is accused."""
     at = min((c.at for c in lost if c.at), default=None)
     peers = sorted({c.peer for c in lost if c.peer})
+    called = "EFA" if lost[0].network == "EFA" else "status 12"
     whom = f"no answer from {several(peers)}" if peers else (
         "no answer from a peer that this form of the line does not name")  # fmt: skip
     return Finding(
@@ -250,7 +273,7 @@ def _no_vote(lost: list[NcclCompletion], view: View) -> Finding:
         role=Role.CONSEQUENCE if phase_of(at, view) is When.TEARDOWN else Role.ROOT,
         strength=Strength.WEAK,
         at=at,
-        says=f"status 12: {whom}; a dead peer, its link, or at the start GID and firewall",
+        says=f"{called}: {whom}; a dead peer, its link, or at the start GID and firewall",
         quote=lost[0].line,
         source="job log",
         subtype="unreachable_peer",

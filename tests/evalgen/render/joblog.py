@@ -133,6 +133,22 @@ def async_event(world: World, t: float, node: Node, words: str) -> None:
         warn(world, t + 0.0003 * k, zero, "transport/net_ib.cc:179", f"NET/IB : {words}")
 
 
+def ofi_error(world: World, t: float, rank: Rank, peer: Node) -> None:
+    """EFA's provider lost a peer that answered before, as the plugin prints it.
+
+    Words: ofiwg/libfabric prov/efa/src/efa_errno.h; form: aws/aws-ofi-nccl issue 346 and logs.
+    """
+    mine, theirs = (f"i-0{n.number + 7:016x}" for n in (rank.node, peer))
+    head = f"{lead(world, rank)}{rank.node.name}:{rank.pid}:{rank.pid + 201} [{rank.local}] "
+    world.say(t, head + "int cm_req_handle_error_entry(nccl_net_ofi_context_t*, fid_cq*, "
+              "fi_cq_err_entry*, uint16_t):46 NCCL WARN NET/OFI Request 0x7f456c222f60 completed "
+              "with error. RC: 103. Error: 4124 (Unresponsive receiver (connection previously "
+              "established) My EFA addr: fi_addr_efa://[fe80::c55:2eff:fe44:db5]:0:142160333 My "
+              f"host id: {mine} Peer EFA addr: fi_addr_efa://[fe80::454:14ff:fedd:d5b3]:0:8259577 "
+              f"Peer host id: {theirs}). Completed length: 0, Request: {{ dev: {rank.local}, size: "
+              "524288, state: PENDING, type: SEND }")  # fmt: skip
+
+
 def completion_error(world: World, t: float, rank: Rank, peer: Node, hca: str, port: int) -> None:
     """Status 12, native InfiniBand, NCCL 2.22 to 2.28.3."""
     warn(

@@ -67,6 +67,27 @@ def efa_lost() -> tuple[World, Expected]:
     )  # fmt: skip
 
 
+def efa_unresponsive() -> tuple[World, Expected]:
+    world = _world("efa_unresponsive", nodes=[f"ip-10-1-0-{k}" for k in (41, 42, 43, 44)],
+                   job_id="915", taken_at=epoch("2026-07-09T03:35:00Z"))  # fmt: skip
+    _efa(world)
+    t = train(world, ago=700, broken=(18,))
+    bad = world.nodes[2]
+    for node in (*world.nodes[1:3], world.nodes[3]):
+        node.ports[2].moved |= {"unresponsive_remote_events": 2, "retrans_timeout_events": 9}
+    tell_start(world)
+    pairs = ((10, bad), (26, bad), (18, world.nodes[1]), (18, world.nodes[3]))
+    for k, (rank, peer) in enumerate(pairs):
+        joblog.ofi_error(world, t + 41 + k, world.ranks[rank], peer)
+    return world, Expected(
+        cause="ib_fault", subtype="unreachable_peer",
+        culprits=[culprit(world.ranks[18], (*RAIL, "hca"), hca=bad.ports[2].hca)],
+        told="The third instance's network card stops carrying its packets in either direction; "
+        "both neighbours and it lose one another, by the ids of their instances.",
+        must_not=[*_NEVER, "progressing"],
+    )  # fmt: skip
+
+
 def _slingshot(world: World) -> None:
     """Four Slingshot adapters a node in the place of the HCAs: no InfiniBand class at all."""
     world.fabric = "CXI"
@@ -231,6 +252,6 @@ def shifted_names() -> tuple[World, Expected]:
 
 
 STORIES = (
-    efa_healthy, efa_lost, slingshot_healthy, slingshot_lost, uplink_lost, manager_silent,
-    manager_answers, fabric_could_more, storage_ports, shifted_names,
+    efa_healthy, efa_lost, efa_unresponsive, slingshot_healthy, slingshot_lost, uplink_lost,
+    manager_silent, manager_answers, fabric_could_more, storage_ports, shifted_names,
 )  # fmt: skip
