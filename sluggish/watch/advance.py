@@ -39,7 +39,7 @@ def advance(job: Job, sample: Sample, rules: Rules) -> tuple[Job, list[Event]]:
         ),
     )
     for event in more:
-        if event.kind in ("rank gone", "gpu gone"):
+        if event.kind == "gpu gone" or (event.kind == "rank gone" and not _ending(job)):
             job = hard(job, f"{event.says} on {sample.node}", event.at)
     job, more = judge(job, sample.at, rules)
     return job, events + more
@@ -56,6 +56,17 @@ def _teaches(job: Job, at: float, rules: Rules) -> bool:
 def hard(job: Job, says: str, at: float) -> Job:
     """An event that stops a job by itself, e.g. a fatal Xid: with quiet GPUs it is enough."""
     return replace(job, hard=(*job.hard, says)[-KEPT_HARD:], hard_at=at)
+
+
+def softened(job: Job, begins: str) -> Job:
+    """Takes such an event back: it has shown to be none, e.g. the node answers again."""
+    return replace(job, hard=tuple(says for says in job.hard if not says.startswith(begins)))
+
+
+def _ending(job: Job) -> bool:
+    """Half of its ranks have left: that is how jobs end, rank 0 last; what breaks takes a few."""
+    nodes = job.nodes.values()
+    return 2 * sum(node.alive for node in nodes) <= sum(node.ranks for node in nodes)
 
 
 def _gone(node: Node) -> set[int]:
@@ -110,11 +121,12 @@ def _changes(node: Node, sample: Sample, job: str, gone_s: float) -> tuple[Node,
         for port in sorted(set(node.down) - set(sample.down)):
             tell("port up", f"{port} is active again")
     ranks = max(node.ranks, sample.ranks)
+    node = replace(node, down=sample.down, ranks=ranks, alive=sample.alive)
     if not sample.alive or sample.alive == ranks:  # none is left: the step ended or begins anew
-        return replace(node, down=sample.down, ranks=ranks, short_at=None, told_short=False), events
+        return replace(node, short_at=None, told_short=False), events
     since = node.short_at if node.short_at is not None else sample.at
     due = not node.told_short and sample.at - since >= gone_s
     if due:
         tell("rank gone", f"{sample.alive} of {ranks} ranks are there")
     told = node.told_short or due
-    return replace(node, down=sample.down, ranks=ranks, short_at=since, told_short=told), events
+    return replace(node, short_at=since, told_short=told), events

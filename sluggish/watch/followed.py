@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from sluggish.reach.stream import Link
 from sluggish.text import safe
 from sluggish.watch import kernel
-from sluggish.watch.advance import hard
+from sluggish.watch.advance import hard, softened
 from sluggish.watch.sample import Note
 from sluggish.watch.setting import watchdog_s
 from sluggish.watch.state import Event, Job, Node
@@ -91,6 +91,7 @@ def linked(followed: Followed, link: Link, now: float) -> list[Event]:
         followed.down.pop(link.node, None)
         if link.node in followed.told_lost:
             followed.told_lost.discard(link.node)
+            followed.state = softened(followed.state, _lost_words(link.node))
             return [followed.event("node back", now, link.node, "answers again")]
     elif link.failure is not None:  # else the script's own end: it is begun again
         since = followed.down.get(link.node, (link.at, link))[0]
@@ -111,5 +112,9 @@ def lost(followed: Followed, now: float, after_s: float) -> list[Event]:
             continue
         found.append(followed.event("node lost", now, node, says))
         if node in followed.state.nodes:
-            followed.state = hard(followed.state, f"{node} is lost ({link.failure})", now)
+            followed.state = hard(followed.state, f"{_lost_words(node)} ({link.failure})", now)
     return found
+
+
+def _lost_words(node: str) -> str:
+    return f"{node} is lost"

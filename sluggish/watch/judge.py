@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from sluggish.watch import shape, signs
 from sluggish.watch.resume import went_on
-from sluggish.watch.state import Event, Job, Node, Rules
+from sluggish.watch.state import WATCHDOG_S, Event, Job, Node, Rules
 
 KEPT_DIPS = 32
 WORDS = {"log": "no log line", "io": "no io", "traffic": "no port traffic"}
@@ -133,7 +133,7 @@ def _quiet(
         signs_of = (*job.hard[:2], *still)
     elif not _due(job, at, quiet, life, still, rules):
         return job, events
-    job = replace(job, alerted=True)
+    job = replace(job, alerted=True, noticed=True)
     named = ", ".join(WORDS.get(sign, sign) for sign in signs_of)
     says = f"{_words(job.shape)} for {quiet:.0f} s and {named}"
     if not signs_of:
@@ -158,7 +158,7 @@ def _due(
             return False
     if quiet >= last:
         # heartbeats write logs and burn cores; bytes that move are work
-        wrote = signs.wrote(job, at, rules.notice_s)
+        wrote = signs.wrote(job, at, min(rules.notice_s, last / 2))
         return not wrote and (writes_seen or not _undecided(job, life, still))
     return writes_seen and quiet >= need(job, rules) and not life and bool(still)
 
@@ -178,14 +178,20 @@ def longest(job: Job) -> float:
 
 
 def need(job: Job, rules: Rules) -> float:
-    """Seconds of quiet before an alert."""
-    return min(max(rules.alert_s, rules.times * longest(job)), cap(job, rules))
+    """Seconds of quiet before an alert: a short dip may triple, a long one grow by minutes."""
+    dip = longest(job)
+    past = min(rules.times * dip, dip + rules.alert_s)
+    return min(max(rules.alert_s, past), cap(job, rules))
 
 
 def cap(job: Job, rules: Rules) -> float:
-    """The last moment before the job's watchdog, but past its own longest dip."""
-    last = max(0.6 * job.watchdog_s, job.watchdog_s - rules.lead_s)
-    return max(last, min(1.1 * longest(job), 0.97 * job.watchdog_s))
+    """The last moment before the job's watchdog, but past its own longest dip.
+
+    Where every GPU is idle no collective is under way, and a short watchdog counts nothing.
+    """
+    ends = job.watchdog_s if job.shape != shape.PARKED else max(job.watchdog_s, WATCHDOG_S)
+    last = max(0.6 * ends, ends - rules.lead_s)
+    return max(last, min(1.1 * longest(job), 0.97 * ends))
 
 
 def _words(word: str) -> str:

@@ -76,6 +76,8 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     down: tuple[str, ...] | None = None
     ranks: int = 0
     """The most that were seen."""
+    alive: int = 0
+    """Of them, now."""
     short_at: float | None = None
     """Since when some of them are missing."""
     told_short: bool = False

@@ -17,7 +17,7 @@ class Hook(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self._log(json.loads(body))
-        path = self.path.rpartition("/")[2]
+        path = self.path.partition("?")[0].rpartition("/")[2]
         if path == "hangs":
             time.sleep(600)
         self.send_response({"ok": 200, "moved": 302, "fails": 500}.get(path, 404))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from sluggish.reach.sampler import build
 from sluggish.watch import kernel, setting, shape, store
-from sluggish.watch.advance import advance, hard
+from sluggish.watch.advance import advance, hard, softened
 from sluggish.watch.judge import cap, need
 from sluggish.watch.sample import Gpu, Note, Sample, gpus, parse
 from sluggish.watch.state import Event, Job, Node, Rules, decode, encode
@@ -337,3 +337,47 @@ def test_the_buffer_that_an_older_dmesg_prints_first_is_history() -> None:
 )  # fmt: skip
 def test_the_job_s_own_watchdog(name: str, value: str, seconds: float | None) -> None:
     assert setting.watchdog_s(name, value) == seconds
+
+
+def test_at_a_job_s_end_rank_0_alone_is_no_broken_rank() -> None:
+    job = trained()
+    events: list[Event] = []
+    for number in range(80):
+        sample = Sample(
+            node="gpu-07", at=10_900.0 + 5 * number, ranks=4, alive=1 if number < 40 else 3,
+            gpus=tuple(_gpu("park", index, number) for index in range(4)), io_bytes=1e12,
+        )  # fmt: skip
+        job, more = advance(job, sample, RULES)
+        events += more
+        if number == 39:
+            assert kinds(events) == ["rank gone", "quiet"]
+            assert job.hard == ()
+    # one of four is a broken one; that three came back is not asked here
+    job, events = trained(), []
+    for number in range(40):
+        sample = Sample(
+            node="gpu-07", at=10_900.0 + 5 * number, ranks=4, alive=3,
+            gpus=tuple(_gpu("park", index, number) for index in range(4)), io_bytes=1e12,
+        )  # fmt: skip
+        job, more = advance(job, sample, RULES)
+        events += more
+    assert kinds(events) == ["rank gone", "quiet", "alert"]
+
+
+def test_a_short_watchdog_counts_where_a_collective_waits_and_not_where_all_are_idle() -> None:
+    job = replace(trained(), watchdog_s=150.0)
+    _, events = played(job, 10_900, 145, gpu="split", log=False, io=0)
+    assert kinds(events) == ["alert"]
+    _, events = played(job, 10_900, 250, gpu="park", log=False, io=0)
+    assert "alert" not in kinds(events)
+
+
+def test_a_long_dip_that_was_seen_is_waited_for_by_minutes_and_not_three_times() -> None:
+    assert need(Job(job="1", dips=(80.0,), watchdog_s=7200.0), RULES) == 300
+    assert need(Job(job="1", dips=(140.0,), watchdog_s=7200.0), RULES) == 420
+    assert need(Job(job="1", dips=(500.0,), watchdog_s=7200.0), RULES) == 800
+
+
+def test_a_node_that_came_back_is_no_hard_sign_any_more() -> None:
+    job = hard(hard(trained(), "gpu-1 is lost (unreachable)", 1.0), "gpu-10 is lost (died)", 1.0)
+    assert softened(job, "gpu-1 is lost").hard == ("gpu-10 is lost (died)",)
