@@ -352,3 +352,44 @@ def test_a_log_in_which_every_line_is_one_that_people_search_for_was_filtered(
     assert span.filtered is filtered
     (span,) = _facts(text, KernelSpan, Origin(node="gpu-08", command="dmesg"))
     assert not span.filtered  # nobody stands between the kernel and us
+
+
+LOSS = (
+    "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+)
+SECONDS, SYSLOG = f"[  900.000001] {LOSS}", f"Nov 24 03:04:17 gpu-08 kernel: {LOSS}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"> {SECONDS}\n> [  901.000001] usb: new device\n",
+        f"    {SECONDS}\n",
+        f"\t{SECONDS}\n",
+        f"Hello,\nthis is what dmesg on that node says:\n\n    {SECONDS}\n\nCan you drain it?\n",
+        f"/var/log/messages:{SYSLOG}\n/var/log/messages-20261123:{SYSLOG.replace('79', '45')}\n",
+        f"kern.log.1:1203:{SYSLOG}\n",
+        f"1203:{SYSLOG}\n",
+        f"gpu-08/dmesg.txt:{SECONDS}\n",
+    ],
+)
+def test_what_a_mail_or_grep_puts_in_front_hides_no_line(text: str) -> None:
+    assert kernel_log.sniff(text.encode())
+    found = list(kernel_log.parse(text, ORIGIN))
+    xid = next(f for f in found if isinstance(f, Xid))
+    (span,) = [f for f in found if isinstance(f, KernelSpan)]
+    assert (xid.code, xid.at is not None) == (79, True)
+    assert span.filtered or "usb" in text  # an excerpt cannot say that nothing else was there
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1203:Nov 24 was a Tuesday\n",
+        "/var/log/messages:no such file\n",
+        "    indented prose about NVRM and Xid 79\n",
+        "> did you see an Xid?\n",
+    ],
+)
+def test_prose_is_no_kernel_log(text: str) -> None:
+    assert not kernel_log.sniff(text.encode())

@@ -127,7 +127,9 @@ class _Log:
         self.origin = origin
         raw = list(self._lines(0, HEAD_LINES))
         self.head = [split(line, origin) for line in raw]
-        self.stamped = any(_OWN.match(line) or _SYSLOG_KERNEL.match(line) for line in raw)
+        stamps = [bool(_OWN.match(line) or _SYSLOG_KERNEL.match(line)) for line in raw]
+        self.stamped = any(stamps)
+        self.excerpt = sum(stamps) * 2 < sum(not line[0].isspace() for line in raw)
         self.pasted = any(_PASTED.match(line) for line in raw)
         self.hosts = {line.host for line in self.head if line.host}
         self.node = origin.node or next((line.host for line in self.head if line.host), None)
@@ -181,7 +183,9 @@ class _Log:
             )
 
     def _is_filtered(self) -> bool:
-        """`dmesg | grep NVRM`, mailed: it cannot say that nothing else was there."""
+        """`dmesg | grep NVRM`, lines in a mail: they cannot say that nothing else was there."""
+        if self.stamped and self.excerpt:
+            return True
         return bool(self.text.strip()) and _OTHER_LINE.search(self.text) is None
 
     def _hits(self) -> list[int]:
@@ -197,7 +201,7 @@ class _Log:
 
     def _line_at(self, start: int) -> str:
         end = self.text.find("\n", start, start + LINE_LIMIT)
-        return self.text[start : end if end >= 0 else start + LINE_LIMIT].rstrip("\r")
+        return _bare(self.text[start : end if end >= 0 else start + LINE_LIMIT].rstrip("\r"))
 
     def _lines(self, start: int, count: int) -> Iterator[str]:
         """`count` lines from `start`, blank ones left out."""
@@ -273,7 +277,7 @@ def sniff(head: bytes) -> bool:
     if len(text) < 4096 and _DENIED.search(text) and text.lstrip().startswith(("dmesg:", "Hint:")):
         return True
     lines = [line.strip("\r\0").rstrip() for line in text.split("\n", 400)[:400]]
-    lines = [line[:LINE_LIMIT] for line in lines if line]
+    lines = [_bare(line[:LINE_LIMIT]) for line in lines if line]
     if not lines:
         return False
     if any(_PASTED.match(line) for line in lines):
@@ -284,10 +288,22 @@ def sniff(head: bytes) -> bool:
     return any(_SYSLOG_KERNEL.match(line) for line in lines)
 
 
+def _bare(line: str) -> str:
+    """The line without what a mail, a code block or `grep` puts in front of its stamp."""
+    found = None if line[:1] in "[<" else _AROUND.match(line)
+    return line[found.end() :] if found else line
+
+
 def _most(marks: list[bool]) -> bool:
     return bool(marks) and sum(marks) * 2 >= len(marks)
 
 
+# > [ 1890.1] NVRM: ...    /var/log/messages-20261123:Nov 24 03:04:17 gpu-08 kernel: ...    1203:Nov
+_AROUND = re.compile(
+    r"[ \t>]{0,16}(?:[\w./@+-]{0,200}(?:log|messages|dmesg|kern|txt)[\w.-]{0,40}:)?(?:[0-9]{1,9}:)?"
+    r"(?=\[ {0,8}[0-9+A-Z]|<[0-9]{1,3}>|[A-Z][a-z]{2} {1,2}[0-9]|[0-9]{4}-[0-9]{2}-"
+    r"|[0-9]{9,11}\.[0-9]{6} |NVRM: |kernel: )"
+)
 _KMSG_TAG = re.compile(r" [A-Z]{3,20}=")  # ` SUBSYSTEM=pci`: goes with the record before it
 # stamps that nobody but the kernel's own tools print
 _OWN = re.compile(
