@@ -149,8 +149,11 @@ def _due(
 ) -> bool:
     """Past its own dips with a second sign; or the watchdog is near, and only words go on."""
     last = cap(job, rules)
-    # where a writer could not be seen, a long checkpoint looks the same: that waits for the last
+    # where a writer cannot be seen, a long checkpoint looks the same: that waits for the last,
+    # and not longer than a job with the usual watchdog may
     writes_seen = any(node.io.since is not None for node in job.nodes.values())
+    if not writes_seen:
+        last = min(last, max(need(job, rules), WATCHDOG_S - rules.lead_s))
     if job.moved_at is None:
         # import, compilation, set-up: they end, and most of them say nothing meanwhile
         began = job.begun_at or job.started_at or job.quiet_since or at
@@ -159,7 +162,9 @@ def _due(
     if quiet >= last:
         # heartbeats write logs and burn cores; bytes that move are work
         wrote = signs.wrote(job, at, min(rules.notice_s, last / 2))
-        return not wrote and (writes_seen or not _undecided(job, life, still))
+        # who spins waits in a collective: its watchdog ends the job, whatever the log may mean
+        ends = job.shape in (shape.SPIN, "split") and quiet >= cap(job, rules)
+        return not wrote and (ends or writes_seen or not _undecided(job, life, still))
     return writes_seen and quiet >= need(job, rules) and not life and bool(still)
 
 
@@ -191,7 +196,7 @@ def cap(job: Job, rules: Rules) -> float:
     """
     ends = job.watchdog_s if job.shape != shape.PARKED else max(job.watchdog_s, WATCHDOG_S)
     last = max(0.6 * ends, ends - rules.lead_s)
-    return max(last, min(1.1 * longest(job), 0.97 * ends))
+    return max(last, min(1.1 * longest(job), ends - rules.lead_s / 3))
 
 
 def _words(word: str) -> str:

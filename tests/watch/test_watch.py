@@ -184,7 +184,7 @@ def test_a_dip_that_ends_is_learned_and_the_next_one_waited_for() -> None:
 def test_the_watchdog_comes_before_three_dips() -> None:
     job = Job(job="1", dips=(400.0,), watchdog_s=600.0)
     assert need(job, RULES) == cap(job, RULES) == 510
-    assert cap(Job(job="1", dips=(550.0,)), RULES) == pytest.approx(582)
+    assert cap(Job(job="1", dips=(550.0,)), RULES) == pytest.approx(570)
 
 
 def test_a_fatal_event_needs_no_five_minutes() -> None:
@@ -381,3 +381,11 @@ def test_a_long_dip_that_was_seen_is_waited_for_by_minutes_and_not_three_times()
 def test_a_node_that_came_back_is_no_hard_sign_any_more() -> None:
     job = hard(hard(trained(), "gpu-1 is lost (unreachable)", 1.0), "gpu-10 is lost (died)", 1.0)
     assert softened(job, "gpu-1 is lost").hard == ("gpu-10 is lost (died)",)
+
+
+def test_where_no_writer_is_seen_a_long_watchdog_is_not_waited_for() -> None:
+    job, _ = played(Job(job="1"), 10_000, 900, gpu="moving", seen=False)
+    job = replace(job, watchdog_s=7200.0)
+    _, events = played(job, 10_900, 700, gpu="split", seen=False)
+    assert kinds(events) == ["quiet", "alert"]
+    assert 500 < events[1].at - 10_900 < 600
