@@ -18,7 +18,7 @@ from sluggish.evidence.open import load
 from sluggish.probes import PROBES
 from sluggish.verdict.model import Culprit, Diagnosis
 
-NEVER_ASKED = frozenset({"ibdiagnet", "ibdiags", "imex", "slingshot"})
+NEVER_ASKED = frozenset({"fabric_manager", "ibdiagnet", "ibdiags", "imex", "slingshot"})
 """Probes of files that others make, or that only other machines have (a rack-wide NVLink domain,
 Slingshot): no packaged story holds them."""
 MAILED = {

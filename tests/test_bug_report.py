@@ -10,7 +10,7 @@ from sluggish.evidence.bug_report import apart, is_report
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.open import load
 from sluggish.evidence.source import Item
-from sluggish.facts.gpu import Gpu, GpuCount, Xid
+from sluggish.facts.gpu import Gpu, GpuCount, SXid, Xid
 from sluggish.facts.host import KernelSpan
 from sluggish.probes import PROBES
 
@@ -103,6 +103,17 @@ def test_its_diagnosis_is_that_of_the_parts(tmp_path: Path) -> None:
     told = diagnose(loaded(tmp_path, WHOLE))
     assert (told.verdict.cause, told.verdict.subtype) == ("gpu_fault", "off_bus")
     assert [c.node for c in told.verdict.culprits] == ["gpu-08"]
+
+
+def test_fabric_manager_s_log_is_one_of_the_parts(tmp_path: Path) -> None:
+    log = (HERE / "probes/fabric_manager/faulty.txt").read_text()
+    listed = "*** ls: -rw-r--r-- 1 root root 4096 2026-11-24 03:04:17 /var/log/fabricmanager.log\n"
+    heading = f"{LINE}\n\n*** /var/log/fabricmanager.log\n"
+    bundle = loaded(tmp_path, report(heading + listed + log + "\n", section("dmesg:", DMESG)))
+    assert sorted((e.probe, e.node or "") for e in bundle.evidence) == [
+        ("fabric_manager", "gpu-08"), ("kernel_log", "gpu-08")
+    ]  # fmt: skip
+    assert [s.code for s in gather(bundle, PROBES).all(SXid)] == [20034]
 
 
 def test_reports_of_two_nodes_are_told_apart(tmp_path: Path) -> None:

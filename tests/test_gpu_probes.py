@@ -15,7 +15,7 @@ from sluggish.facts.gpu import Gpu, GpuCount, SmiFailure
 from sluggish.facts.origin import Origin
 
 HERE = Path(__file__).parent
-IDS = ("nvidia_smi", "gpu_samples", "gpu_bus", "imex")
+IDS = ("nvidia_smi", "gpu_samples", "gpu_bus", "imex", "fabric_manager")
 PROBES = {name: importlib.import_module(f"sluggish.probes.{name}") for name in IDS}
 TAKEN = datetime(2026, 11, 24, 3, 22, 10, tzinfo=UTC)
 
@@ -120,6 +120,9 @@ _words = st.sampled_from(
         " 0 7 C 1 python\n",
         "gpu_uuid, pid, process_name\n",
         "GPU-1, 7, python\n",
+        "[Nov 24 2026 03:04:17] [ERROR] [tid 8] ",
+        "[Feb 31 2026 03:04:17] [ERROR] [tid 8] ",
+        "detected NVSwitch fatal error 20034 on fid 0 on NVSwitch pci bus id 00000000:86:00.0",
         "0 85 -",
         "# Idx W %",
         "/sys/bus/pci/devices/0000:1b:00.0/class:0x030200",
@@ -296,3 +299,11 @@ def test_a_job_log_that_begins_with_a_list_is_not_claimed(name: str) -> None:
     text = (HERE / f"probes/nvidia_smi/{name}.txt").read_text()
     log = text + "".join(f"step {n} loss 2.1\n" for n in range(500))
     assert not PROBES["nvidia_smi"].sniff(log.encode())
+
+
+def test_the_times_of_fabric_manager_are_the_node_s_local_ones() -> None:
+    text = (HERE / "probes/fabric_manager/faulty.txt").read_text()
+    found, _ = _parse("fabric_manager", text, utc_offset_s=3600)
+    assert [f.at for f in found] == [datetime(2026, 11, 24, 2, 4, 17, tzinfo=UTC)]
+    odd, _ = _parse("fabric_manager", text.replace("Nov 24", "Feb 31"))
+    assert [f.at for f in odd] == [None]

@@ -525,6 +525,19 @@ def test_a_fatal_switch_error_names_the_node_and_no_gpu() -> None:
     assert quiet.action == "check_fabric"
 
 
+def test_fabric_manager_s_copy_is_told_once_and_alone_is_not_decisive() -> None:
+    line = "[Nov 24 2026 03:00:00] [ERROR] [tid 8] detected NVSwitch fatal error 20034 on fid 0 ..."
+    kernel = _sxid(20034, True)
+    copy = replace(kernel, at=_at(2), line=line)
+    (found,) = _ask("GPU-SXID", copy, kernel)
+    assert (found.strength, found.source) == (Strength.DECISIVE, "kernel")
+    (alone,) = _ask("GPU-SXID", copy)
+    assert (alone.strength, alone.source) == (Strength.STRONG, "fabric manager")
+    assert alone.action == "check_fabric"
+    other = replace(copy, link=7)
+    assert len(_ask("GPU-SXID", kernel, other)) == 2
+
+
 def test_old_and_late_switch_errors_accuse_nobody() -> None:
     for seconds in (-86400, -3600, 700):
         assert _roots(_ask("GPU-SXID", _sxid(20034, True, seconds))) == []

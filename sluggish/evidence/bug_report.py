@@ -28,6 +28,8 @@ _SCAN = b"Scanning kernel log files for NVIDIA kernel messages:"
 # Nov 24 03:12:02 gpu-07 kernel: NVRM: ...     under `  journalctl -b -0:`, `  /var/log/messages:`
 _FOUND = re.compile(rb"^\S[^\n]{0,4000}(?:NVRM|nvidia-)[^\n]*$", re.MULTILINE)
 _XID = b"NVRM: Xid"
+# *** /var/log/fabricmanager.log
+_KEPT = b"/fabricmanager.log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,10 @@ def apart(item: Item) -> Report:
     for heading, start, end in _sections(text):
         if heading.startswith(_SCAN):
             scan = b"".join(line + b"\n" for line in _FOUND.findall(text, start, end))
+        elif heading.startswith(b"*** ") and heading.endswith(_KEPT):
+            if text.startswith(b"*** ls: ", start):
+                start = text.find(b"\n", start, end) + 1 or end
+            parts.append(_part(item, heading[4:], _window(item, start, end), end - start))
         elif heading.endswith(b" --unit"):  # S-class enclosures; looks like a query without GPUs
             others += 1
         elif _BEGINS.match(heading) and text[start:end].strip():

@@ -20,6 +20,7 @@ def __getattr__(name: str) -> tuple[ModuleType, ...]:
 
 def _all() -> tuple[ModuleType, ...]:
     from sluggish.probes import (
+        fabric_manager,
         flight_recorder,
         gpu_bus,
         gpu_samples,
@@ -60,6 +61,7 @@ def _all() -> tuple[ModuleType, ...]:
         gpu_samples,
         gpu_bus,
         imex,
+        fabric_manager,
         ibstat,
         ibstatus,
         ibv_devinfo,

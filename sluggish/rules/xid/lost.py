@@ -1,6 +1,6 @@
 """GPU-LOST and GPU-SXID: GPU trouble told without the word Xid, and errors of the NVSwitch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from sluggish.catalog.xid import sxid
@@ -39,6 +39,8 @@ _KINDS = {
 }  # fmt: skip
 _OF_A_GPU = frozenset({"fallen_off", "gpu_lost", "init_failed", "bus_error"})
 _WANTS = (Gpu, Xid, Look, Onset, Place)
+FABRIC_MANAGER = "] detected NVSwitch "
+"""Stands in each line of Fabric Manager's log; no line of the kernel has it."""
 SWITCH_ECHO = 12028
 """Access to a dead GPU or process (driver: non-fatal); some tools call it fatal."""
 
@@ -122,10 +124,25 @@ def _strength(now: Scene, trouble: GpuTrouble, where: When, full: Strength) -> S
 def gpu_sxid(view: View) -> Iterator[Finding]:
     """An NVSwitch of the node reported an error."""
     now = scene(view)
-    found = [_switch(now, view, s) for s in view.all(SXid)]
+    found = [_switch(now, view, s) for s in _told_once(view.all(SXid))]
     yield from mark_shared(found)
     if not found and (clear := all_clear(view, "SXid")):
         yield clear
+
+
+def _told_once(facts: Sequence[SXid]) -> Iterator[SXid]:
+    """Fabric Manager's log repeats what the kernel's log says; the kernel's line stands."""
+    kernel = [s for s in facts if FABRIC_MANAGER not in s.line]
+    yield from kernel
+    for copy in facts:
+        if FABRIC_MANAGER in copy.line and not any(_same(copy, s) for s in kernel):
+            yield copy
+
+
+def _same(one: SXid, other: SXid) -> bool:
+    alike = (one.code, one.pci, one.link) == (other.code, other.pci, other.link)
+    near = one.at is None or other.at is None or abs(one.at - other.at) <= SAME_LOSS
+    return alike and near and same_node(one.node, other.node)
 
 
 def _switch(now: Scene, view: View, fact: SXid) -> Finding:
@@ -144,7 +161,7 @@ def _switch(now: Scene, view: View, fact: SXid) -> Finding:
         says=f"SXid {fact.code} ({word}{link}): {name}"
         + (f"; {WHEN_WORDS[where]}" if where in WHEN_WORDS else ""),
         quote=fact.line,
-        source=SOURCE,
+        source="fabric manager" if FABRIC_MANAGER in fact.line else SOURCE,
         spots=(Spot(node=fact.node),),
         subtype="nvswitch",
         action=_switch_action(part, strength),
@@ -168,7 +185,8 @@ def _switch_part(view: View, fact: SXid, where: When) -> tuple[Role, Strength]:
         return Role.CONTEXT, Strength.STRONG
     if entry is None:  # the driver's word alone: said, and never enough for a drain
         return Role.ROOT, Strength.WEAK
-    sure = where is When.CAUSE and fact.fatal
+    # Fabric Manager's stamps have no zone: what it says alone is sure of no window
+    sure = where is When.CAUSE and fact.fatal and FABRIC_MANAGER not in fact.line
     return Role.ROOT, Strength.DECISIVE if sure else Strength.STRONG
 
 
