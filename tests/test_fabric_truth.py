@@ -10,6 +10,7 @@ from fabric_facts import (
     at,
     book,
     facts,
+    flap,
     healthy,
     log,
     lost,
@@ -22,16 +23,18 @@ from fabric_facts import (
 )
 
 from sluggish.catalog.nccl import give_up_s
+from sluggish.correlate.hcas import odd_nodes
 from sluggish.facts import ib_words
 from sluggish.facts.derived import Onset
 from sluggish.facts.fabric import PortCounters
-from sluggish.facts.host import KernelSpan
+from sluggish.facts.fabric_side import SubnetManager
+from sluggish.facts.host import KernelSpan, RankProcess
 from sluggish.facts.log import Version
 from sluggish.facts.origin import Origin
 from sluggish.findings import Finding, Role, Strength, ask
 from sluggish.loglines import nccl_net
 from sluggish.loglines.prefix import lines
-from sluggish.probes import ibv_devinfo, kernel_log
+from sluggish.probes import ibdiags, ibstat, ibv_devinfo, kernel_log
 from sluggish.rules.config.network import cfg_gid
 
 TRUTH: dict[str, list[dict[str, Any]]] = yaml.safe_load(
@@ -124,6 +127,47 @@ def test_no_device_is_told_from_a_tool_that_did_not_tell(row: dict[str, Any]) ->
         return
     [devices] = probe.parse(row.get("stdout", ""), origin)
     assert devices.names == ()
+
+
+@pytest.mark.parametrize("row", TRUTH["forms"], ids=lambda row: row["text"][:24])
+def test_every_form_of_ibstat_is_read_or_refused(row: dict[str, Any]) -> None:
+    origin = Origin(node="a", exit_code=row["exit"], stderr=row.get("stderr", ""))
+    if "why" in row:
+        with pytest.raises(ValueError, match=row["why"]):
+            list(ibstat.parse(row["text"], origin))
+        return
+    devices, *ports = ibstat.parse(row["text"], origin)
+    assert list(devices.names) == row["is"]
+    assert len(ports) == 1
+
+
+@pytest.mark.parametrize("row", TRUTH["mad"], ids=lambda row: f"{row['is']}-{row['text'][:40]}")
+def test_no_right_to_ask_is_told_from_no_answer(row: dict[str, Any]) -> None:
+    assert ibdiags.sniff(row["text"].encode()) or "ABI version" in row["text"]
+    if row["is"] == "right":
+        with pytest.raises(ValueError, match="needs root"):
+            list(ibdiags.parse(row["text"], Origin()))
+        return
+    [told] = ibdiags.parse(row["text"], Origin())
+    assert isinstance(told, SubnetManager)
+    assert (told.state if told.answers else "silent") == row["is"]
+
+
+@pytest.mark.parametrize("row", TRUTH["flaps"], ids=str)
+def test_a_flap_counts_by_the_budget_of_the_job(row: dict[str, Any]) -> None:
+    version = Version(node=None, rank=None, component="nccl", version=row["nccl"])
+    given = [*healthy(nodes(4)), *flap("gpu-02", -1, row["seconds"]), version, onset()]
+    if "timeout" in row:
+        env = (("NCCL_IB_TIMEOUT", str(row["timeout"])),)
+        given.append(RankProcess(node="gpu-01", pid=1, env=env))
+    [found] = run("IB-FLAP", *given)
+    assert found.strength is Strength[row["is"].upper()]
+
+
+@pytest.mark.parametrize("row", TRUTH["majority"], ids=lambda row: str(row["values"]))
+def test_the_odd_node_is_judged_by_the_others(row: dict[str, Any]) -> None:
+    mode, odd = odd_nodes(dict(enumerate(row["values"])))
+    assert (mode, list(odd)) == (row["mode"], row["odd"])
 
 
 def _twice(node: str, hca: str, first: dict[str, int], last: dict[str, int]) -> list[PortCounters]:

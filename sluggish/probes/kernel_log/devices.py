@@ -55,7 +55,7 @@ _OLD_CQE = re.compile(r"^(?P<hca>mlx5_\w{1,24}): ?dump_cqe:")
 # ib0: multicast join failed for ff12:401b:..., status -110
 _MULTICAST = re.compile(r"^(?P<netdev>[\w.-]{1,32}): multicast join failed")
 # NETDEV WATCHDOG: eth0 (mlx5_core): transmit queue 0 timed out
-# (newer: `CPU: 3: transmit queue ...`)
+# mlx5_core 0000:5c:00.0 eth0: NETDEV WATCHDOG: CPU: 3: transmit queue 0 timed out 5080 ms   (newer)
 _STUCK_QUEUE = re.compile(r"NETDEV WATCHDOG: (?:CPU: [0-9]{1,5}: )?(?P<netdev>[\w.-]{1,32}) \(")
 # ib0: Lost carrier              (systemd-networkd: the only trace of a flap of a native IB port)
 _CARRIER = re.compile(r"^(?P<netdev>[\w.-]{1,32}): (?P<word>Lost|Gained) carrier")
@@ -84,7 +84,7 @@ _ADAPTER_KINDS = (
     ("pcie", re.compile(r"available PCIe bandwidth.{0,40}limited by")),
     ("link_down", re.compile(r"Link down|Link DOWN|NIC Link is Down")),
     ("link_up", re.compile(r"Link up\b|Link ACTIVE|NIC Link is Up")),
-    ("other", re.compile(r"insufficient power|Link INIT|Link ARMED")),
+    ("other", re.compile(r"insufficient power|Link INIT|Link ARMED|^NETDEV WATCHDOG:")),
 )  # fmt: skip
 _SEVERITY = {"C": "corrected", "F": "fatal", "N": "nonfatal"}
 _RDMA_NAME = re.compile(r"(?:mlx[45]_|bnxt_re|irdma|rocep|ibp|efa_)")

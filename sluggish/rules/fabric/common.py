@@ -5,10 +5,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 
+from sluggish.catalog import nccl
 from sluggish.correlate.hcas import Key, Used, keys, of_job, ports_of_job, used
 from sluggish.correlate.window import When, when
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.fabric import FabricEvent, NcclHcas, Port
+from sluggish.facts.host import RankProcess
+from sluggish.facts.log import Version
 from sluggish.findings import Finding, Role, Spot, Strength, View
 
 SHARED_NODES = 2
@@ -129,3 +132,17 @@ def note(
         source=source,
         spots=spots,
     )
+
+
+def give_up(view: View) -> float:
+    """Seconds after which a queue pair of this job gives up: NCCL's version, its own settings."""
+    version = next((v.version for v in view.all(Version) if v.component == "nccl"), None)
+    env = [dict(p.env) for p in view.all(RankProcess)]
+    return nccl.give_up_s(
+        version, _highest(env, "NCCL_IB_TIMEOUT"), _highest(env, "NCCL_IB_RETRY_CNT")
+    )
+
+
+def _highest(env: list[dict[str, str]], name: str) -> int | None:
+    values = [int(e[name]) for e in env if e.get(name, "").isdecimal() and len(e[name]) <= 2]
+    return max(values, default=None)

@@ -5,17 +5,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sluggish.catalog import nccl
 from sluggish.causes import Family
 from sluggish.correlate.window import When
 from sluggish.facts.derived import Look, Onset
 from sluggish.facts.fabric import FabricEvent, NcclAsyncEvent, NcclHcas, Port
-from sluggish.facts.host import PcieError
+from sluggish.facts.host import PcieError, RankProcess
 from sluggish.facts.log import Version
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.fabric.common import (
     SHARED_NODES,
     Owners,
+    give_up,
     job_node,
     note,
     phase_of,
@@ -39,12 +39,12 @@ _MOVES = {
     "IB-FLAP",
     family=Family.FABRIC,
     needs=(FabricEvent,),
-    wants=(Port, NcclHcas, Version, Look, Onset),
+    wants=(Port, NcclHcas, Version, RankProcess, Look, Onset),
 )
 def ib_flap(view: View) -> Iterator[Finding]:
     """A link that the job uses went down in the window; its duration decides, not the count."""
     owners = Owners(view)
-    limit = nccl.give_up_s(_nccl_version(view))
+    limit = give_up(view)
     windows: dict[When, list[_Outage]] = defaultdict(list)
     for event, lasted in _outages(view):
         node = job_node(event.node, view)
@@ -143,10 +143,6 @@ def _outages(view: View) -> Iterator[tuple[FabricEvent, float | None]]:
                 ups = [e.at for e in timed[number + 1 :] if e.kind == "link_up" and e.at]
                 yield event, (ups[0] - event.at).total_seconds() if ups else None
         yield from ((e, None) for e in events if e.at is None and e.kind == "link_down")
-
-
-def _nccl_version(view: View) -> str | None:
-    return next((v.version for v in view.all(Version) if v.component == "nccl"), None)
 
 
 @rule(

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from sluggish.catalog import nccl
 from sluggish.causes import Family, Phase
 from sluggish.correlate.hcas import of_job, short
 from sluggish.correlate.ib_vote import (
@@ -32,7 +31,7 @@ from sluggish.facts.gpu import Xid
 from sluggish.facts.host import NodeIdentity, OomKill, RankProcess, Segfault
 from sluggish.facts.log import LogSpan, ProcessExit, PythonError, Version
 from sluggish.findings import Finding, Role, Spot, Strength, View, rule
-from sluggish.rules.fabric.common import in_use, note, phase_of, ports_and_used, several
+from sluggish.rules.fabric.common import give_up, in_use, note, phase_of, ports_and_used, several
 
 QUIET_FACTOR = 4
 """The HCA may take four times the nominal time to give up (IBTA, see catalog/nccl.yaml)."""
@@ -323,7 +322,7 @@ def ib_quiet(view: View) -> Iterator[Finding]:
     ports, mine = ports_and_used(view)
     if any(p.state != "active" for p in in_use(ports, mine)):
         return
-    limit = _give_up(view)
+    limit = give_up(view)
     silent = look.at - onset.latest
     if silent > timedelta(seconds=limit * QUIET_FACTOR):
         yield note(
@@ -332,16 +331,3 @@ def ib_quiet(view: View) -> Iterator[Finding]:
             f"on; a broken link with traffic is loud within {limit:.0f} s",
             source="job log",
         )
-
-
-def _give_up(view: View) -> float:
-    version = next((v.version for v in view.all(Version) if v.component == "nccl"), None)
-    env = [dict(p.env) for p in view.all(RankProcess)]
-    return nccl.give_up_s(
-        version, _highest(env, "NCCL_IB_TIMEOUT"), _highest(env, "NCCL_IB_RETRY_CNT")
-    )
-
-
-def _highest(env: list[dict[str, str]], name: str) -> int | None:
-    values = [int(e[name]) for e in env if e.get(name, "").isdecimal() and len(e[name]) <= 2]
-    return max(values, default=None)
