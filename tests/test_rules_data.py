@@ -467,3 +467,23 @@ def test_a_login_that_was_denied_is_no_storage_trouble() -> None:
         Gap(node=n, fact=NodeIdentity, probe="identity", why="auth denied") for n in NODES
     ]
     assert not list(ask(RULES["DATA-AUTH"], store))
+
+
+@pytest.mark.parametrize(
+    ("processes", "strength"),
+    [
+        pytest.param([], Strength.STRONG, id="nobody looked at the processes"),
+        pytest.param(both(41, rank=0), Strength.WEAK, id="the rank waits elsewhere"),
+        pytest.param(
+            both(41, state="D", wchan="nfs_wait_bit_killable", rank=0), Strength.STRONG,
+            id="the rank waits for it",
+        ),
+    ],
+)  # fmt: skip
+def test_a_silent_file_server_that_no_process_of_the_job_waits_for_is_a_hint(
+    processes: list[RankProcess], strength: Strength
+) -> None:
+    line = "nfs: server home01 not responding, still trying"
+    event = StorageEvent(node="gpu-07", at=T0, kind="nfs", server="home01", line=line)
+    (found,) = roots(run("DATA-STORAGE", event, LOOK, ONSET, *processes))
+    assert found.strength is strength

@@ -59,13 +59,18 @@ _FORMS = (
     # nvme nvme0: controller is down; will reset: CSTS=...
     # (`Shutdown timeout set to 8 seconds` of each start is none)
     ("nvme", re.compile(
-        r"^nvme (?P<server>nvme[0-9n]{1,8}): .{0,120}(?:QID [0-9]{1,5} timeout"
-        r"|controller is down|Removing after probe|Disabling device after"
-        r"|Device not ready|frozen state error|Abort status)"
+        r"^nvme (?P<server>nvme[0-9n]{1,8}): .{0,120}(?:controller is down|Removing after probe"
+        r"|Disabling device after"
+        r"|Device not ready|frozen state error|Abort status"
+        r"|QID [0-9]{1,5} timeout(?!, completion polled))"
     )),
     # EXT4-fs error (device sda1): ext4_find_entry:1455: ...
     # EXT4-fs (sda1): Remounting filesystem read-only
-    ("ext4", re.compile(r"^EXT4-fs (?:error|\(\S{1,64}\): (?:Remounting|I/O error|previous I/O))")),
+    # (a loop device is a package's or a container's image)
+    ("ext4", re.compile(
+        r"^EXT4-fs (?:error(?! \(device loop)"
+        r"|\(\S{1,64}\): (?:Remounting|I/O error|previous I/O))"
+    )),
     # XFS (nvme0n1): log I/O error -5   XFS (nvme0n1): Filesystem has been shut down due to ...
     # XFS (sda1): Log I/O Error Detected.  Shutting down filesystem                     (RHEL 7)
     ("xfs", re.compile(

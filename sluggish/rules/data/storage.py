@@ -142,7 +142,11 @@ def _grade(signs: _Node) -> Strength | None:
         return Strength.STRONG if sure else Strength.WEAK
     if any(_evicted(s) for s in signs.lines):
         return Strength.STRONG
-    if any(isinstance(s, HungTask) or s.kind not in NOISY | {"nvme", "block"} for s in signs.lines):
+    # who waits for a file server stands in D: where the job's processes do not, a line is a hint
+    calm = signs.processes_seen and not signs.disk
+    if not calm and any(
+        isinstance(s, HungTask) or s.kind not in NOISY | {"nvme", "block"} for s in signs.lines
+    ):
         return Strength.STRONG
     return Strength.WEAK if signs.lines or any(d.stuck for d in signs.disk) else None
 
