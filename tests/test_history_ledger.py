@@ -176,21 +176,23 @@ def test_two_processes_that_write_at_once_lose_nothing(path: Path) -> None:
 
 
 def test_kill_9_at_any_moment_loses_no_answered_record(path: Path) -> None:
-    """Also in the middle of making the file: the first rounds are that short."""
+    """Two writers at once; the first rounds end in the middle of making the file."""
     answered: list[str] = []
     dice = random.Random(7)
-    for round_ in range(15):
-        process = writer(path, round_ * 1000, 900)
-        assert process.stdout
-        if round_ > 3:
-            answered.append(process.stdout.readline().strip())
-        time.sleep(dice.uniform(0.03, 0.12))
-        process.send_signal(signal.SIGKILL)
-        answered += process.communicate(timeout=30)[0].split("\n")[:-1]
+    for round_ in range(12):
+        both = [writer(path, (2 * round_ + n) * 1000, 900) for n in range(2)]
+        for process in both:
+            assert process.stdout
+            for _ in range(dice.randint(1, 8) if round_ > 3 else 0):
+                answered.append(process.stdout.readline().strip())
+            time.sleep(dice.uniform(0.0, 0.06))
+            process.send_signal(signal.SIGKILL)
+        for process in both:
+            answered += process.communicate(timeout=30)[0].split("\n")[:-1]
         if path.exists() and path.stat().st_size:
             sound(path)
-    assert len(answered) > 20
     found = jobs(path)
+    assert len(answered) > 16
     assert set(answered) <= set(found)
     assert len(found) == len(set(found))
     entries = keep.read_ledger(path).entries
@@ -341,6 +343,7 @@ def test_no_folder_no_file_and_no_regular_file_are_one_line(seed: Diagnosis) -> 
         ("/dev/null", "a device, expected a ledger's file"),
         ("/etc", "a directory, expected a ledger's file"),
         ("/etc/passwd/history.db", "Not a directory"),
+        ("/tmp/\udcff.db", "its path is no UTF-8"),
     ):
         assert keep.record_diagnosis(seed, Path(bad)).problem == f"{bad}: not recorded: {why}"
     with pytest.raises(keep.NoLedger, match="no ledger there yet"):

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ FILE = "history.db"
 WRITE_S = 4.0
 """Longer than one writer waits for another; the exit of a look is held no longer than this."""
 READ_S = 30.0
-"""Enough for tens of thousands of looks at a hundred nodes each."""
+"""Ten times what tens of thousands of looks at a hundred nodes each take: a machine is busy."""
 DEAD = "its storage does not answer"
 CAP_BYTES = 1 << 30
 LONG = 1 << 16
@@ -129,7 +130,7 @@ def read_ledger(
         raise NoLedger(f"{path}: {told.problem}{hint}")
     alerts = tuple(alert for alert in told.alerts if node is None or _has(alert.nodes, node))
     read = {entry.id for entry in told.entries}
-    parts = {name: tuple(i for i in _ids(ids) if i in read) for name, ids in told.parts.items()}
+    parts = {name: tuple(filter(read.__contains__, _ids(ids))) for name, ids in told.parts.items()}
     return Ledger(entries=told.entries, parts=parts, alerts=alerts, notes=told.notes)
 
 
@@ -210,7 +211,8 @@ def _ask(path: Path, do: str, asked: dict[str, Any], timeout_s: float) -> _Told:
             argv = (sys.executable, "-I", "-S", "-c", _CHILD, _ROOT)
             ran = run(argv, timeout_s, cap_bytes=CAP_BYTES, stdin=file.fileno())
     except (OSError, ValueError, TypeError) as problem:
-        return _Told(problem=ledger_file.words(problem))
+        unnamed = isinstance(problem, UnicodeEncodeError)
+        return _Told(problem="its path is no UTF-8" if unnamed else ledger_file.words(problem))
     if ran.error in ("timeout", "stuck"):
         return _Told(problem=f"no answer in {timeout_s:.0f} s: {DEAD}")
     try:
@@ -235,9 +237,25 @@ def _safe(told: _Told) -> _Told:
 
 def _clean(entries: tuple[Entry, ...]) -> tuple[Entry, ...]:
     return tuple(
-        replace(_shown(entry), culprits=tuple(_shown(culprit) for culprit in entry.culprits))
+        entry if _is_plain(entry) and all(map(_is_plain, entry.culprits)) else _escaped(entry)
         for entry in entries
     )
+
+
+def _escaped(entry: Entry) -> Entry:
+    return replace(_shown(entry), culprits=tuple(_shown(culprit) for culprit in entry.culprits))
+
+
+_TEXTS = {
+    kind: attrgetter(*(each.name for each in fields(kind) if "str" in str(each.type)))
+    for kind in (Entry, Named, Alert)
+}
+
+
+def _is_plain(record: Entry | Named | Alert) -> bool:
+    """Whether nothing in it needs to be escaped, as in nearly all of them: then nothing is made."""
+    texts = _TEXTS[type(record)](record)
+    return all(text is None or (text.isascii() and text.isprintable()) for text in texts)
 
 
 def _shown(record: Any) -> Any:

@@ -4,6 +4,7 @@ The standard library alone: it runs in a child, see `ledger`.
 """
 
 import os
+import random
 import re
 import sqlite3
 import stat
@@ -219,7 +220,7 @@ def migrate(db: sqlite3.Connection, to: int = SCHEMA) -> None:
 
 def write(db: sqlite3.Connection, change: Callable[[], None]) -> None:
     """All of it or nothing; the write lock comes first, so that nobody waits for nobody."""
-    db.execute("BEGIN IMMEDIATE")
+    _begin(db)
     try:
         change()
         db.execute("COMMIT")
@@ -227,6 +228,22 @@ def write(db: sqlite3.Connection, change: Callable[[], None]) -> None:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def _begin(db: sqlite3.Connection) -> None:
+    """SQLite's own waiting looks ten times a second: beside one who writes without a pause it
+    finds the lock taken until it gives up."""
+    until = time.monotonic() + BUSY_S
+    db.execute("PRAGMA busy_timeout = 0")
+    while True:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            break
+        except sqlite3.OperationalError as problem:
+            if _code(problem) != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(random.uniform(0.001, 0.01))
+    db.execute(f"PRAGMA busy_timeout = {BUSY_S * 1000:.0f}")
 
 
 def file_system(path: str, mountinfo: str) -> str:

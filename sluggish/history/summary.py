@@ -47,10 +47,8 @@ class Run:
     looks: tuple[int, ...]
     """Ids of its entries."""
     gpu_hours: float | None
-
-    @property
-    def failed(self) -> bool:
-        return failed(self.verdict)
+    failed: bool
+    """Asked once a node that took part: by the million in a large ledger."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +116,7 @@ def _run(key: tuple[str, datetime | None], looks: list[Entry]) -> Run:
         verdict=best,
         looks=tuple(look.id for look in looks),
         gpu_hours=max(lost, default=None) if failed(best) else None,
+        failed=failed(best),
     )
 
 
@@ -149,7 +148,7 @@ def records(all_runs: Sequence[Run], parts: Mapping[str, Iterable[int]]) -> tupl
     found: list[Record] = []
     by_look = {look: number for number, run in enumerate(all_runs) for look in run.looks}
     for node, looks in parts.items():
-        mine = sorted({by_look[look] for look in looks if look in by_look})
+        mine = sorted({number for number in map(by_look.get, looks) if number is not None})
         found.append(record(node, [all_runs[number] for number in mine]))
     return tuple(sorted(found, key=lambda r: (-_at_least(r.convicted, r.window), r.node)))
 
