@@ -382,6 +382,24 @@ def test_no_switch_error_is_cleared_apart() -> None:
 # GPU-APP-XID
 
 
+@pytest.mark.parametrize(
+    ("pid", "alive", "told"),
+    [
+        pytest.param(9999, 2, (Strength.WEAK, None), id="no rank's, and all ranks live"),
+        pytest.param(4001, 2, (Strength.DECISIVE, 1), id="a rank's"),
+        pytest.param(9999, 1, (Strength.STRONG, 1), id="a rank is gone: it may be its"),
+        pytest.param(None, 2, (Strength.STRONG, 1), id="not told"),
+    ],
+)
+def test_a_stranger_on_the_gpu_of_a_living_rank_accuses_no_rank(
+    pid: int | None, alive: int, told: tuple[Strength, int | None]
+) -> None:
+    ranks = [RankProcess(node="gpu-08", pid=4000 + r, rank=r, state="S") for r in range(alive)]
+    fault = _xid(31, pid=pid, process="jupyter")
+    (found,) = _ask("GPU-APP-XID", fault, _place(1, 1), *ranks, gpus_per_node=2)
+    assert (found.strength, found.spots[0].rank) == told
+
+
 def test_a_program_fault_in_the_window_names_rank_and_pid_and_no_repair() -> None:
     (found,) = _ask("GPU-APP-XID", _xid(31, pid=4003, process="python3"), _place(3, 1))
     assert (found.role, found.strength) == (Role.ROOT, Strength.DECISIVE)

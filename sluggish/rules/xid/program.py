@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sluggish.catalog.xid import xid
 from sluggish.causes import Family
@@ -10,7 +11,8 @@ from sluggish.correlate.window import When
 from sluggish.correlate.xidrole import ECHOES, RECOVERY, role
 from sluggish.facts.derived import Look, Onset, Place
 from sluggish.facts.gpu import Burst, Gpu, Xid
-from sluggish.findings import Finding, Role, Strength, View, rule
+from sluggish.facts.host import RankProcess
+from sluggish.findings import Finding, Role, Spot, Strength, View, rule
 from sluggish.rules.xid.advice import announced, recovery_words
 from sluggish.rules.xid.common import (
     SOURCE,
@@ -27,7 +29,7 @@ from sluggish.rules.xid.common import (
 _WANTS = (Gpu, Look, Onset, Place)
 
 
-@rule("GPU-APP-XID", family=Family.KERNEL, needs=(Xid,), wants=_WANTS)
+@rule("GPU-APP-XID", family=Family.KERNEL, needs=(Xid,), wants=(*_WANTS, RankProcess))
 def gpu_app_xid(view: View) -> Iterator[Finding]:
     """A program made its GPU raise a fault: that rank is dead and its peers wait."""
     now = scene(view)
@@ -54,6 +56,9 @@ def _of_burst(view: View, now: Scene, burst: Burst) -> Iterator[Finding]:
     where = now.when(root.at)
     number = announced(view.all(Xid), root)
     part, strength = _part(now, root, where)
+    stranger = part is Role.ROOT and _is_stranger(view, now, root)
+    if stranger:
+        strength = Strength.WEAK
     once = {(x.pci, x.pid): x for x in reversed(faults)}
     gpus = {x.pci for x in faults}
     yield Finding(
@@ -62,10 +67,14 @@ def _of_burst(view: View, now: Scene, burst: Burst) -> Iterator[Finding]:
         role=part,
         strength=strength,
         at=root.at,
-        says=_says(root, gpus) + recovery_words(number) + _when(where) + _before(view, now, root),
+        says=_says(root, gpus)
+        + ("; each rank of the node lives, none has this pid" if stranger else "")
+        + recovery_words(number)
+        + _when(where)
+        + _before(view, now, root),
         quote=root.line,
         source=SOURCE,
-        spots=tuple(spot(now, x.node, x.pci, x.pid) for x in reversed(once.values())),
+        spots=tuple(_spot(now, x, stranger) for x in reversed(once.values())),
         subtype="app_xid",
         action="reboot_node" if number in (2, 7) else "restart_app",
     )
@@ -96,6 +105,20 @@ def _part(now: Scene, fact: Xid, where: When) -> tuple[Role, Strength]:
     if where is When.CAUSE:
         return Role.ROOT, Strength.DECISIVE if ours else Strength.STRONG
     return Role.ROOT, Strength.STRONG if ours else Strength.WEAK
+
+
+def _spot(now: Scene, fact: Xid, stranger: bool) -> Spot:
+    found = spot(now, fact.node, fact.pci, fact.pid)
+    return replace(found, rank=None) if stranger else found
+
+
+def _is_stranger(view: View, now: Scene, fact: Xid) -> bool:
+    """A process that is no rank, on a node where each of the job's ranks is there and lives."""
+    share = now.look.gpus_per_node if now.look else None
+    here = [p for p in view.all(RankProcess) if same_node(p.node, fact.node)]
+    alive = {p.rank for p in here if p.rank is not None and p.state not in ("Z", "X")}
+    known = fact.pid is None or any(p.pid == fact.pid for p in here)
+    return not known and share is not None and len(alive) >= share
 
 
 def _says(fact: Xid, gpus: set[str]) -> str:
