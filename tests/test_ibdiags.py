@@ -12,7 +12,7 @@ from fabric_facts import T0, book, facts, healthy, initializing, nodes, onset, p
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluggish.correlate.fabric_ends import end_of, hca_of, queried
+from sluggish.correlate.fabric_ends import Ends, hca_of, queried
 from sluggish.facts.derived import Look
 from sluggish.facts.fabric import Port, PortCounters
 from sluggish.facts.fabric_side import (
@@ -115,7 +115,7 @@ def test_a_full_counter_of_32_bits_is_no_traffic_that_stands_still() -> None:
 )
 def test_a_host_is_known_by_its_name(end: str, node: str | None, hca: str | None) -> None:
     [look] = facts(names=FOUR).all(Look)
-    found, rest = end_of(end, look)
+    found, rest = Ends(look).of(end)
     assert (found, hca_of(rest)) == (node, hca)
 
 

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from sluggish.correlate.hcas import Key, of_job, ports_of_job, short
+from sluggish.correlate.hcas import ports_of_job, short, short_of
 from sluggish.facts import ib_words
 from sluggish.facts.derived import Look
 from sluggish.facts.fabric import Port, PortCounters
@@ -14,17 +14,21 @@ Place = tuple[str | None, str, int]
 """Node, HCA, port."""
 
 
-def end_of(end: str, look: Look | None) -> tuple[str | None, str]:
-    """The node of the job that a description names, and what stands behind the name.
+class Ends:
+    """Whose the ends of a fabric of 30,000 links are, asked often."""
 
-    `gpu-07 mlx5_3`, `gpu-03/U1/P1`, `gpu-03:1/2`; (None, "") for a switch, for a host of another
-    job and for a card that still bears its maker's words (`MT4129 ConnectX7`).
-    """
-    if look is None or not look.nodes:
-        return None, ""
-    host, _, rest = end.split("/")[0].partition(" ")
-    node = of_job(host.split(":")[0], look)
-    return (node, rest.split(":")[0].strip()) if node else (None, "")
+    def __init__(self, look: Look | None) -> None:
+        self._nodes = {short_of(name): name for name in reversed(look.nodes)} if look else {}
+
+    def of(self, end: str) -> tuple[str | None, str]:
+        """The node of the job that a description names, and what stands behind the name.
+
+        `gpu-07 mlx5_3`, `gpu-03/U1/P1`, `gpu-03:1/2`; (None, "") for a switch, for a host of
+        another job and for a card that still bears its maker's words (`MT4129 ConnectX7`).
+        """
+        host, _, rest = end.partition("/")[0].partition(" ")
+        node = self._nodes.get(short_of(host.partition(":")[0]))
+        return (node, rest.partition(":")[0].strip()) if node else (None, "")
 
 
 def hca_of(rest: str) -> str | None:
@@ -83,9 +87,3 @@ def _samples(queries: Sequence[PortQuery]) -> dict[str, list[PortQuery]]:
         out["a"].append(first)
         out["b"].append(last)
     return {sample: told for sample, told in out.items() if told}
-
-
-def key_of(node_end: tuple[str | None, str], port: int) -> Key | None:
-    """HCA and port of an end, None where its name does not tell the HCA."""
-    hca = hca_of(node_end[1])
-    return (hca, port) if hca else None

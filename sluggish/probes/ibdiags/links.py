@@ -125,4 +125,5 @@ def _nominal(gbps: float) -> float:
 
 
 def _clean(name: str) -> str:
-    return safe(name.strip(), 120)
+    name = name.strip()
+    return name[:120] if name.isascii() and name.isprintable() else safe(name, 120)

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from sluggish.causes import Family
-from sluggish.correlate.fabric_ends import end_of
+from sluggish.correlate.fabric_ends import Ends
 from sluggish.facts.derived import Look
 from sluggish.facts.fabric import NcclHcas, Port, PortCounters
 from sluggish.facts.fabric_side import (
@@ -31,11 +31,11 @@ SHOWN_SWITCHES = 3
 )
 def ib_report(view: View) -> Iterator[Finding]:
     """A report of the fabric's tools or of UFM names a port of the job's nodes, or a switch."""
-    look = view.one(Look)
+    whose = Ends(view.one(Look))
     mine: dict[str, list[FabricReport]] = defaultdict(list)
     beside: list[FabricReport] = []
     for report in view.all(FabricReport):
-        nodes = {end_of(end, look)[0] for end in report.ends} - {None}
+        nodes = {whose.of(end)[0] for end in report.ends} - {None}
         for node in nodes:
             mine[node or ""].append(report)
         if not nodes:

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from sluggish.correlate.fabric_ends import end_of, hca_of, owners
+from sluggish.correlate.fabric_ends import Ends, hca_of, owners
 from sluggish.facts.derived import Look
 from sluggish.facts.fabric import Port, PortCounters
 from sluggish.facts.fabric_side import FabricLink, FabricMember, PortQuery, PortTotals
@@ -90,12 +90,12 @@ def _links(view: View) -> Iterator[Sign]:
 
 
 def _of_job(view: View) -> Iterator[_Mine]:
-    look = view.one(Look)
+    ends = Ends(view.one(Look))
     ports, used = ports_and_used(view)
     seen = {p.hca for p in ports}
     for link in view.all(FabricLink):
         for one, other in ((0, 1), (1, 0)):
-            node, rail = end_of(link.ends[one], look)
+            node, rail = ends.of(link.ends[one])
             hca = hca_of(rail)
             aside = hca in seen and (hca, link.ports[one]) not in used.keys
             if node and not aside:
@@ -136,13 +136,13 @@ def _sign(mine: _Mine, kind: str, says: str, subtype: str) -> Sign:
 
 def _members(view: View) -> Iterator[Sign]:
     """HCAs that most nodes show to the fabric and one node does not."""
-    look = view.one(Look)
+    ends = Ends(view.one(Look))
     ports, used = ports_and_used(view)
     seen = {p.hca for p in ports}
     mine = {hca for hca, _ in used.keys}
     tools: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for member in view.all(FabricMember):
-        node, rail = end_of(member.end, look)
+        node, rail = ends.of(member.end)
         if node:
             tools[member.tool][node].add(rail)
     for tool, by_node in tools.items():
@@ -174,10 +174,11 @@ def _well(sign: Sign, view: View) -> bool:
 def _totals(view: View) -> Iterator[Finding]:
     """Totals since somebody cleared them: context, and full counters that hide what comes next."""
     look = view.one(Look)
+    ends = Ends(look)
     ours: list[tuple[str, PortTotals]] = []
     others: list[PortTotals] = []
     for told in view.all(PortTotals):
-        node, _ = end_of(told.end, look)
+        node, _ = ends.of(told.end)
         if node:
             ours.append((node, told))
         elif any(told.counters.get(name) for name in TOLD):
@@ -189,7 +190,7 @@ def _totals(view: View) -> Iterator[Finding]:
             yield _sum_of(group, whose)
     read = {(job_node(c.node, view), c.hca) for c in view.all(PortCounters)}
     for node, told in ours:
-        if (node, end_of(told.end, look)[1]) in read:
+        if (node, ends.of(told.end)[1]) in read:
             continue  # the node's own counters tell it
         full = sorted(n for n, top in SATURATED.items() if told.counters.get(n) == top)
         if full:
@@ -243,7 +244,8 @@ def _nobodys(view: View) -> Iterator[Finding]:
     ends |= {member.end for member in view.all(FabricMember)}
     if not ends or look is None:
         return
-    there = {end_of(end, look)[0] for end in ends}
+    whose = Ends(look)
+    there = {whose.of(end)[0] for end in ends}
     gone = [node for node in look.nodes if node not in there]
     says = f"the fabric's tools name no HCA of {several(gone)}: another name, or not there"
     if not look.nodes:
