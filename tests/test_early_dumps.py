@@ -93,3 +93,39 @@ def test_a_host_that_still_queues_moves_however_long_its_oldest_operation_waits(
     newest = datetime.fromtimestamp(T0 / 1e9, UTC) + timedelta(seconds=newest_s)
     facts = [replace(f, last_created_at=newest) if isinstance(f, RankRecord) else f for f in facts]
     assert ask(facts).state == state
+
+
+@pytest.mark.parametrize(("unseen", "named"), [((), [2]), ((3,), [])])
+def test_a_dump_from_before_the_wait_is_a_weak_sign_where_another_member_left_none(unseen, named):
+    """Rank 2 wrote it 20 s before the others came: it may have raised, or gone on."""
+    job = hung({0: 4, 1: 4, 2: 3, 3: 4})
+    facts = taken(facts_of({r: f for r, f in job.files().items() if r not in unseen}), {2: 0})
+    wait = ask(facts, world_size=4)
+    assert blamed(wait) == named
+    assert wait.unobserved == ((2, 3) if unseen else ())
+
+
+@pytest.mark.parametrize(("ring", "state"), [(2000, "all_joined"), (6, "unobserved")])
+def test_a_ring_full_of_what_was_queued_behind_does_not_tell_that_all_have_joined(ring, state):
+    """What is the oldest in it is not what the ranks wait in."""
+    start = job_of_one(ring, queued=8)
+    wait = ask(facts_of(start))
+    assert (wait.state, wait.roots) == (state, ())
+    lost = any("what they wait in was lost" in note for note in wait.confidence_notes)
+    assert lost == (state == "unobserved")
+
+
+@pytest.mark.parametrize("ring", [2000, 6])
+def test_a_rank_that_never_arrives_is_named_by_what_others_queued_behind_too(ring):
+    files = job_of_one(ring, queued=8) | {3: hung(dict.fromkeys(range(4), 2)).files()[3]}
+    assert blamed(ask(facts_of(files))) == [3]
+
+
+def job_of_one(ring: int, queued: int) -> dict[int, bytes]:
+    """Three steps; the third hangs on all ranks, and more are queued behind it."""
+    job = hung(dict.fromkeys(range(4), 2), buffer_size=ring)
+    for rank, recorder in job.recorders.items():
+        for n in range(1 + queued):
+            at = 2 * 10**18 + n * 1000 + rank
+            recorder.collective(SHARD, "_reduce_scatter_base", [[1024]], [[1024]], at_ns=at)
+    return job.files()

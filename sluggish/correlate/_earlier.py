@@ -4,6 +4,7 @@ from datetime import datetime
 
 from sluggish.correlate._one_job import SLACK
 from sluggish.correlate._standing import Node, Scene, Standing, one_sided, posted
+from sluggish.correlate._words import own_op
 from sluggish.facts.collective import GroupHead
 from sluggish.text import counted
 
@@ -67,9 +68,7 @@ def drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
     """Nobody finishes an all-reduce before all have posted it: then some dump is an older one."""
     stale: set[int] = set()
     for node in nodes.values():
-        if node.op.peer is None and not one_sided(node.op) and node.group not in scene.gloo:
-            if not node.finished:
-                continue
+        if node.finished and _needs_all(scene, node):
             group_waits = {
                 r
                 for r in node.waits
@@ -77,6 +76,8 @@ def drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
                 or not posted(head, node.op.seq)
             }
             stale |= group_waits
+        if node.unseen:
+            stale |= _before_the_wait(scene, node)
     stale |= _left_behind(scene)
     if not stale:
         return
@@ -93,6 +94,24 @@ def drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
         scene.unobserved.add(rank)
     for key in [k for k, n in nodes.items() if n.joined <= stale]:
         del nodes[key]
+
+
+def _needs_all(scene: Scene, node: Node) -> bool:
+    return node.op.peer is None and not one_sided(node.op) and node.group not in scene.gloo
+
+
+def _before_the_wait(scene: Scene, node: Node) -> set[int]:
+    """Ranks whose dump is older than the wait: where another is not seen, that one may be it."""
+    begun = [own_op(scene, rank, node).enqueued_at for rank in node.joined]
+    last = max((moment for moment in begun if moment), default=None)
+    return {
+        rank
+        for rank in node.waits
+        if (standing := scene.standings[rank]).at is None
+        and last
+        and (written := _written(standing))
+        and written < last
+    }
 
 
 def _left_behind(scene: Scene) -> set[int]:

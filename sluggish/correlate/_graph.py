@@ -83,7 +83,11 @@ def _sort_sink(scene: Scene, node: Node, sinks: Sinks) -> None:
         few = 2 * len(node.joined) < len(scene.groups[node.group].ranks)
         alone = len(node.joined) == 1  # of a pair: the other one has finished and gone on
         (sinks.device if few or alone else sinks.joined).append(node)
-    elif node.unseen or node.group in scene.guessed:
+    elif (
+        node.unseen
+        or node.group in scene.guessed
+        or any(scene.standings[rank].lost for rank in node.joined)
+    ):
         sinks.unseen.append(node)
     else:
         sinks.joined.append(node)

@@ -4,11 +4,11 @@ The raw material of the wait-for graph. Nothing here depends on the order of the
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from sluggish.correlate._groups import number_groups
 from sluggish.correlate._one_job import one_job
 from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
 from sluggish.text import counted
@@ -36,6 +36,8 @@ class Standing:
     """Point-to-point: all operations of the batch it is at."""
     stale: bool = False
     """Its dump is older than what its peers have finished: it tells nothing."""
+    lost: bool = False
+    """The ring has lost what it waits in: `at` is what it queued behind that."""
 
 
 @dataclass(slots=True)
@@ -123,7 +125,7 @@ def build(
         key=lambda h: (h.rank, h.group.name, h.group.desc, h.path),
     )
     on_gloo = {id(h) for h in kept if path_to_record[h.rank, h.path].backend == "gloo"}
-    groups, number_of, guessed = _number_groups(kept, on_gloo, world_size)
+    groups, number_of, guessed = number_groups(kept, on_gloo, world_size)
     standings = {rank: Standing(rank=rank, records=rows) for rank, rows in chosen.items()}
     for head in kept:
         standings[head.rank].heads[number_of[id(head)]] = head
@@ -144,7 +146,7 @@ def build(
         gloo={number_of[i] for i in on_gloo},
         guessed=guessed,
     )
-    _note_wrapped(scene)
+    _note_lost(scene)
     _note_empty(scene)
     return scene
 
@@ -172,61 +174,6 @@ def _newest(records: Iterable[RankRecord], notes: list[str]) -> dict[int, list[R
 def _newness(record: RankRecord) -> tuple[float, int, bool, str]:
     created = record.last_created_at.timestamp() if record.last_created_at else 0.0
     return created, record.entries, not record.path.endswith(".json"), record.path
-
-
-def _number_groups(
-    heads: list[GroupHead], on_gloo: set[int], world_size: int | None
-) -> tuple[list[Group], dict[int, int], set[int]]:
-    """Identity is backend, name and members. Members that no dump tells are worked out."""
-    by_object: dict[tuple[int, bool], int] = {}
-    by_identity: dict[tuple[bool, str, tuple[int, ...]], int] = {}
-    groups: list[Group] = []
-    unknown: dict[tuple[bool, str, str], list[GroupHead]] = defaultdict(list)
-    number_of: dict[int, int] = {}
-    for head in heads:
-        group, gloo = head.group, id(head) in on_gloo
-        if not group.ranks:
-            unknown[gloo, group.name, group.desc].append(head)
-            continue
-        number = by_object.get((id(group), gloo))
-        if number is None:
-            number = by_identity.setdefault((gloo, group.name, group.ranks), len(groups))
-            if number == len(groups):
-                groups.append(group)
-            by_object[id(group), gloo] = number
-        number_of[id(head)] = number
-    guessed: set[int] = set()
-    for (gloo, name, desc), rows in sorted(unknown.items()):
-        users = {h.rank for h in rows}
-        fitting = [n for (g, m, _), n in by_identity.items() if (g, m) == (gloo, name)]
-        fitting = [n for n in fitting if users <= set(groups[n].ranks)]
-        number = fitting[0] if len(fitting) == 1 else len(groups)
-        if number == len(groups):
-            groups.append(Group(name=name, desc=desc, ranks=_guess(name, desc, rows, world_size)))
-            if name != "0" and desc != "default_pg":
-                guessed.add(number)
-        number_of.update({id(head): number for head in rows})
-    return groups, number_of, guessed
-
-
-def _guess(name: str, desc: str, rows: list[GroupHead], world_size: int | None) -> tuple[int, ...]:
-    """Who uses the group is a member; an all_gather tells the size of the default group."""
-    users = {h.rank for h in rows}
-    if name == "0" or desc == "default_pg":
-        told = max((_fan(op) for h in rows for op in (*h.pending, *h.recent)), default=0)
-        size = max(world_size or 0, told, max(users) + 1)
-        if size <= 1 << 20:
-            users |= set(range(size))
-    return tuple(sorted(users))
-
-
-def _fan(op: Collective) -> int:
-    """Ranks of an all_gather: its output over its input."""
-    if op.op not in ("all_gather", "_all_gather_base", "all_gather_into_tensor"):
-        return 0
-    ins = sum(math.prod(d) for d in op.in_sizes)
-    outs = sum(math.prod(d) for d in op.out_sizes)
-    return outs // ins if ins and outs % ins == 0 else 0
 
 
 def _place(standing: Standing, mixed: set[int]) -> None:
@@ -280,19 +227,28 @@ def _ranks(ranks: list[int]) -> str:
     return "rank" if len(ranks) == 1 else "ranks"
 
 
-def _note_wrapped(scene: Scene) -> None:
+def _note_lost(scene: Scene) -> None:
     """A ring that wrapped may have lost the operation that hangs: pg_status would still tell."""
-    lost = [
-        s.rank
-        for s in scene.standings.values()
-        if any(r.wrapped for r in s.records)
-        and s.at is None
-        and any(
-            not h.posted and (h.last_enqueued or -1) > (h.last_completed or -1)
-            for h in s.heads.values()
-        )
-    ]
+    for standing in scene.standings.values():
+        standing.lost = any(r.wrapped for r in standing.records) and _lost(standing)
+    lost = sum(standing.lost for standing in scene.standings.values())
     if lost:
         scene.notes.append(
-            f"ring wrapped on {counted(len(lost), 'rank', 'ranks')}: what they wait in was lost"
+            f"ring wrapped on {counted(lost, 'rank', 'ranks')}: what they wait in was lost"
         )
+
+
+def _lost(standing: Standing) -> bool:
+    """Whether an older operation than the oldest pending one in the ring is still open."""
+    heads = standing.heads.values()
+    if standing.at is None:
+        return any(
+            not h.posted and (h.last_enqueued or -1) > (h.last_completed or -1) for h in heads
+        )
+    if not any(h.recent for h in heads):  # it is full of what was queued behind
+        return True
+    return any(
+        h.pending[0].seq > h.last_completed + 1
+        for h in heads
+        if h.pending and not h.p2p and h.last_completed is not None
+    )
