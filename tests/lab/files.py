@@ -27,6 +27,8 @@ class Settings:
     """Seconds for which the controller remembers an ended job."""
     slurm_conf: str = ""
     """Further lines of slurm.conf; they win over the lab's own."""
+    job_container: str = ""
+    """Lines of job_container.conf, for `JobContainerType=job_container/tmpfs` in `slurm_conf`."""
     sshd_config: str = ""
     """Further lines of sshd_config, such as MaxStartups; they win."""
 
@@ -147,6 +149,8 @@ def _slurm(etc: Path, names: tuple[str, ...], settings: Settings) -> None:
     )
     # loaded at start although proctrack/linuxproc never uses it; Slurm 22.05 knows no "disabled"
     (etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
+    if settings.job_container:
+        (etc / "job_container.conf").write_text(settings.job_container)
     (etc / "slurmdbd.conf").write_text(_SLURMDBD)
     (etc / "slurmdbd.conf").chmod(0o600)
     storage = "slurmdbd" if settings.accounting else "none"

@@ -44,17 +44,22 @@ class Job:
     case: str
     culprit: int
     nodes: tuple[str, str]
+    tmp: str = "/tmp"
+    """Where the /tmp of its ranks lies on their node; `{node}` and `{id}` stand for them."""
 
     def node(self, rank: int) -> str:
         return self.nodes[rank // A_NODE]
 
     def mark(self, rank: int, what: str) -> Path:
         """What a rank of this job looks for in its node's /tmp."""
-        return self.lab.path(self.node(rank), f"/tmp/{what}.{self.id}")
+        return self.lab.path(self.node(rank), f"{self._tmp(rank)}/{what}.{self.id}")
+
+    def _tmp(self, rank: int) -> str:
+        return self.tmp.format(node=self.node(rank), id=self.id)
 
     def beat(self, rank: int) -> tuple[int, int]:
         """A rank's process on its node and its finished steps."""
-        place = self.lab.path(self.node(rank), f"/tmp/beat.{self.id}.{rank}")
+        place = self.lab.path(self.node(rank), f"{self._tmp(rank)}/beat.{self.id}.{rank}")
         try:
             pid, steps = place.read_text().split()
         except (FileNotFoundError, ValueError):

@@ -8,6 +8,8 @@ The job's own user or root; milliseconds. Traps:
 - `environ` is that of the start: what Python sets later does not show;
 - `stat` counts resident pages of 4 or 64 KiB, so RSS is taken from `status`;
 - foreign `environ`, `io`, `fd`, `stack` are denied: the fields stay empty;
+- over srun we stand in the job's own mounts, where Slurm gives it a private /tmp: that shows in
+  what is mounted there, `/run/private/n1/48213/.48213 /tmp` (job_container/tmpfs, 22.05);
 - anybody may give his process the job's number: what is known by Slurm's list or the environment
   alone must be the owner's too.
 """
@@ -46,7 +48,13 @@ ours() {
   return 1
 }
 number() { cut -d / -f 3; }
-node_mounts=$(readlink /proc/1/ns/mnt 2>/dev/null || readlink /proc/self/ns/mnt 2>/dev/null)
+private_tmp() {
+  [ -n "$job" ] && grep -qsE \
+    "^[0-9]+ [0-9]+ [0-9:]+ [^ ]*[^0-9 ]$job([^0-9 ][^ ]*)? /(tmp|var/tmp|dev/shm) " \
+    /proc/self/mountinfo
+}
+node_mounts=$(readlink /proc/1/ns/mnt 2>/dev/null) ||
+  { private_tmp && node_mounts=ours-too; } || node_mounts=$(readlink /proc/self/ns/mnt 2>/dev/null)
 seen=' '
 n=0
 show() {
