@@ -1,13 +1,12 @@
 """`sluggish watch` beside real ranks that hang, with its times pressed together."""
 
 import json
-import time
 
 import pytest
 
 from . import live
 from .cluster import Lab
-from .watching import LEFT, gpus_work, watching
+from .watching import LEFT, gpus_work, learn, watching
 
 
 @pytest.mark.usefixtures("torch_in_lab")
@@ -19,7 +18,7 @@ def test_a_hang_is_noticed_and_diagnosed_while_it_lasts(lab: Lab) -> None:
         with watching(lab, *run) as watched:
             watched.until("watched")
             with gpus_work(lab, LEFT):
-                time.sleep(14)  # it learns what moving looks like
+                learn(lab, job.id)
             assert not {"quiet", "alert"} & set(watched.kinds)
             job.fault()
             live.wait_quiet(job)

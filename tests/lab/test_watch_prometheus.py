@@ -1,13 +1,12 @@
 """`sluggish watch --prometheus`: a real Prometheus, fed by an exporter on each node."""
 
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from . import cluster, sims
 from .cluster import Lab
-from .watching import LEFT, STOP, UNTIL_TOLD, gpus_work, sleeping, watching
+from .watching import LEFT, STOP, UNTIL_TOLD, gpus_work, learn, sleeping, watching
 
 PROMETHEUS = """
 global: {scrape_interval: 1s, scrape_timeout: 900ms}
@@ -53,7 +52,7 @@ def test_the_metrics_of_a_real_prometheus_are_enough_for_an_alert(lab: Lab) -> N
         ):
             assert watched.until("watched")["says"].endswith("by Prometheus")
             with gpus_work(lab, LEFT):
-                time.sleep(14)
+                learn(lab, job)
             state = {"*.utilization.gpu": "100", "*.power.draw": "195.00"}
             sims.gpus(lab, LEFT[0], {**state, "*.memory.used": "180000"})
             sims.gpu_off_the_bus(lab, LEFT[1], 0)

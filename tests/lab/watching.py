@@ -114,6 +114,20 @@ STOP = "/home/alice/stop"
 UNTIL_TOLD = f"srun sh -c 'until [ -e {STOP} ]; do sleep 0.2; done'"
 
 
+def state(lab: Lab, job: str, user: str | None = None) -> dict[str, Any]:
+    """What a watch on the login node has written down of this job; {} before it has."""
+    home = f"/home/{user}" if user else "/root"
+    kept = lab.path("login", f"{home}/.local/state/sluggish/watch/watch-{job}.json")
+    return json.loads(kept.read_text()) if kept.exists() else {}
+
+
+def learn(lab: Lab, job: str, user: str | None = None) -> None:
+    """Waits until the watch has seen the job move for long enough to know what quiet is."""
+    cluster.wait_for(
+        lambda: state(lab, job, user).get("moved_at") is not None, 60, "it learns nothing"
+    )
+
+
 def sampled(lab: Lab) -> int:
     """Nodes on which a sampler runs."""
     counts = [lab.exec(node, ["pgrep", "-fc", "nvidia-smi --query-gpu=index,"]) for node in LEFT]

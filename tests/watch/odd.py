@@ -137,10 +137,10 @@ def ending(world: World) -> list[Phase]:
     """The last checkpoint is put together by rank 0; the others wait, or have gone; an upload."""
     r = world.random
     phases = [
-        Phase(name="consolidate", seconds=r.uniform(60, 400), gpu=one_parks(0), write=5e7, cpu=1.0),
+        Phase(name="consolidate", seconds=r.uniform(60, 250), gpu=one_parks(0), write=5e7, cpu=1.0),
     ]
     if r.random() < 0.5:
-        alone = Phase(name="rank 0 alone", seconds=r.uniform(30, 500), gpu=parks, write=5e7)
+        alone = Phase(name="rank 0 alone", seconds=r.uniform(30, 220), gpu=parks, write=5e7)
         alone.dead = world.a_node - 1
         phases.append(alone)
     upload = Phase(name="upload", seconds=r.uniform(60, 2400), gpu=parks, cpu=0.0)

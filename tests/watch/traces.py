@@ -105,7 +105,7 @@ class World:
                 mem_util=0.0 if part < 0.3 else 30.0,
                 power_w=round(max(0.05, min(1.0, part)) * self.limit, 2),
                 limit_w=self.limit,
-                memory_mib=self.memory,
+                memory_mib=0.0 if local >= self.a_node - phase.dead else self.memory,
                 clock=1.0,
             )
 
@@ -190,7 +190,7 @@ class Phase:
     lost: tuple[int, ...] = ()
     """Nodes of which nothing is seen."""
     dead: int = 0
-    """Ranks of each node that have gone."""
+    """Ranks of each node that have gone, with their memory."""
     memory: float = 48_000.0
     """MiB in use of each GPU."""
 
