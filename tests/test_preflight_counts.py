@@ -410,10 +410,24 @@ def test_a_pattern_that_names_no_file_says_what_it_names(
         ("--counts", "x"),
         ("--counts", "x", "--dataset", "y", "--batch-size", "8"),
         ("--counts", "x", "--batch-size", "0"),
+        ("--counts", "x", "--batch-size", "1" + "0" * 30),
+        ("--counts", "x", "--batch-size", "8", "--hardware-only"),
+        ("--counts", "x", "--batch-size", "8", "--transport", "ssh"),
+        ("--script", "x", "--batch-size", "8"),
+        ("--script", "x", "--hardware-only"),
+        ("--nodes", "a", "--drop-last"),
+        ("--local", "--grad-accum", "2"),
+        ("--local", "--transport", "ssh"),
+        ("--nodes", ""),
+        ("--nodes", "a b"),
+        ("--nodes", "-oProxyCommand=x"),
+        ("--nodes", "a[1-"),
     ],
 )
-def test_a_mistake_in_the_call_is_exit_2(args: tuple[str, ...]) -> None:
-    assert sluggish(*args).returncode == 2
+def test_a_mistake_in_the_call_is_exit_2_and_nothing_is_done(args: tuple[str, ...]) -> None:
+    done = sluggish(*args)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Traceback" not in done.stderr
 
 
 def test_agree_on_steps_is_there_without_anything_heavy() -> None:

@@ -396,6 +396,20 @@ def test_equal_remarks_are_folded_and_the_lines_stay_narrow() -> None:
         assert max(len(line) for line in screen.splitlines()) <= width
 
 
+def test_a_node_without_a_gpu_is_ok_and_that_is_said_beside_it() -> None:
+    facts = healthy(gpus=0)
+    told = judge(facts, NODES)
+    assert {(one.verdict, one.gpus) for one in told} == {("ok", 0)}
+    screen = " ".join(render(checked(facts), terminal.Look(width=100)).split())
+    assert "everything that was asked is in order; no GPU on the PCI bus" in screen
+    assert json.loads(document(checked(facts)))["nodes"][0]["gpus"] == 0
+    assert "no GPU" not in render(checked(healthy()), terminal.Look(width=100))
+    assert json.loads(document(checked(healthy())))["nodes"][0]["gpus"] == 2
+    facts = healthy()
+    facts.facts[GpuCount] = [c for c in facts.all(GpuCount) if c.source != "pci"]
+    assert json.loads(document(checked(facts)))["nodes"][0]["gpus"] is None
+
+
 def test_the_document_holds_every_node() -> None:
     facts = healthy()
     change(facts, "n2", Gpu, recovery_action="Reset")

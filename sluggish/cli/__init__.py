@@ -168,35 +168,61 @@ def explain(
 def preflight(
     counts: Annotated[
         Path | None,
-        typer.Option("--counts", metavar="FILE", help="Blocks a rank: CSV, JSON, .npy, Arrow."),
+        typer.Option(
+            "--counts",
+            metavar="FILE",
+            help="How many blocks each rank has: CSV, JSON, .npy, Arrow.",
+        ),
     ] = None,
     dataset: Annotated[
         str | None,
-        typer.Option("--dataset", metavar="GLOB", help="Files a rank, counted by lines or rows."),
+        typer.Option(
+            "--dataset", metavar="GLOB", help="The ranks' files, counted: 'shards/rank_*.jsonl'."
+        ),
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option("--batch-size", min=1, metavar="B", help="Blocks a batch.")
+        int | None,
+        typer.Option(
+            "--batch-size",
+            min=1,
+            max=10**9,
+            metavar="B",
+            help="Blocks of one rank in one forward pass. Needed by --counts and --dataset.",
+        ),
     ] = None,
     grad_accum: Annotated[
-        int, typer.Option("--grad-accum", min=1, metavar="A", help="Batches a step.")
+        int,
+        typer.Option(
+            "--grad-accum",
+            min=1,
+            max=10**9,
+            metavar="A",
+            help="Forward passes in one step of the optimizer.",
+        ),
     ] = 1,
     drop_last: Annotated[
-        bool, typer.Option("--drop-last", help="The last partial batch is left out.")
+        bool,
+        typer.Option("--drop-last", help="As DataLoader's: an unfinished batch is left out."),
     ] = False,
     script: Annotated[
-        Path | None, typer.Option("--script", metavar="FILE", help="A batch script; never run.")
+        Path | None,
+        typer.Option(
+            "--script",
+            metavar="FILE",
+            help="A batch script: what it does when a rank dies. Not run.",
+        ),
     ] = None,
     nodes: Annotated[
-        str | None, typer.Option("--nodes", metavar="LIST", help="Nodes, e.g. gpu[01-16].")
+        str | None, typer.Option("--nodes", metavar="LIST", help="Look at nodes: gpu[01-16].")
     ] = None,
     job: Annotated[
-        str | None, typer.Option("--job", metavar="ID", help="The nodes of this Slurm job.")
+        str | None, typer.Option("--job", metavar="ID", help="At the nodes of this Slurm job.")
     ] = None,
     local: Annotated[
-        bool, typer.Option("--local", help="This node alone: for a prolog or health check.")
+        bool, typer.Option("--local", help="At this node alone: for a prolog or health check.")
     ] = False,
     hardware_only: Annotated[
-        bool, typer.Option("--hardware-only", help="Exit 40 for failed hardware alone.")
+        bool, typer.Option("--hardware-only", help="Of nodes: exit 40 for failed hardware alone.")
     ] = False,
     transport: Way = None,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
@@ -206,7 +232,17 @@ def preflight(
     if sum(one is not None for one in asked) != 1:
         words = "--counts FILE, --dataset GLOB, --script FILE, --nodes LIST, --job ID, --local"
         raise typer.BadParameter(f"give one of {words}")
-    if nodes is not None or job is not None or local:
+    at_nodes = nodes is not None or job is not None or local
+    if not at_nodes and (hardware_only or transport is not None):
+        raise typer.BadParameter("--hardware-only and --transport go with --nodes, --job, --local")
+    if local and transport is not None:
+        raise typer.BadParameter("--local takes no --transport: it asks nobody else")
+    of_steps = batch_size is not None or grad_accum != 1 or drop_last
+    if of_steps and (at_nodes or script is not None):
+        raise typer.BadParameter(
+            "--batch-size, --grad-accum and --drop-last go with --counts or --dataset"
+        )
+    if at_nodes:
         from sluggish.cli.preflight_nodes import run_nodes
         from sluggish.config import load
 
@@ -229,16 +265,19 @@ def preflight(
 @app.command()
 def history(
     node: Annotated[
-        str | None, typer.Option("--node", metavar="NODE", help="The record of one node.")
+        str | None, typer.Option("--node", metavar="NODE", help="One node: every job it was in.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="WHEN", help="12h, 7d, 4w or a date.")
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="From then on: 12h, 7d, 4w or a date (UTC)."),
     ] = None,
     db: Annotated[
-        Path | None, typer.Option("--db", metavar="PATH", help="Another ledger than the site's.")
+        Path | None, typer.Option("--db", metavar="PATH", help="This ledger, not the site's.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="As one JSON document.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="One row a look or alert.")] = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="As a table: a row a look or alert.")
+    ] = False,
 ) -> None:
     """Tell which nodes come back and what each cause cost, from the looks of this site."""
     from sluggish.cli.history import run

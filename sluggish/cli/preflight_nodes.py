@@ -138,9 +138,11 @@ def _listed(text: str) -> tuple[str, ...]:
         names = tuple(dict.fromkeys(expand(text)))
     except ValueError as problem:
         raise EvidenceError(f"--nodes {safe(text, 60)}: {problem}") from None
+    if not names:
+        raise EvidenceError("--nodes: it names no node")
     bad = next((name for name in names if not is_node_name(name)), None)
-    if bad is not None or not names:
-        raise EvidenceError(f"--nodes {safe(text, 60)}: {safe(bad or 'no name', 60)} is no node")
+    if bad is not None:
+        raise EvidenceError(f"--nodes {safe(text, 60)}: {safe(bad, 60)} is no name of a node")
     return names
 
 

@@ -92,6 +92,8 @@ class NodeDoc(Closed):
     verdict: Verdict
     answered: bool
     hardware: bool
+    gpus: int | None
+    """On its PCI bus; null where that was not seen."""
     remarks: list[RemarkDoc]
 
 

@@ -63,6 +63,8 @@ class Fitness:
     """Worst first; nothing that is in order."""
     silent: bool = False
     """True: it gave no answer at all."""
+    gpus: int | None = None
+    """On its PCI bus, those that do not answer too; None where the bus was not seen."""
 
     @property
     def verdict(self) -> str:
@@ -105,7 +107,8 @@ def judge(
         holes = list(_holes(facts, node)) if answered else [_silence(facts, node)]
         worst = (FAIL, WARN, UNCHECKED)
         ordered = sorted([*mine, *holes], key=lambda r: (worst.index(r.state), not r.hardware))
-        out.append(Fitness(node=node, remarks=tuple(ordered), silent=not answered))
+        gpus = next((c.count + len(c.dead) for c in _on_bus(facts, node)), None)
+        out.append(Fitness(node=node, remarks=tuple(ordered), silent=not answered, gpus=gpus))
     return tuple(out)
 
 
@@ -219,8 +222,12 @@ def _holes(facts: Facts, node: str) -> Iterator[Remark]:
 
 def _without_gpus(facts: Facts, node: str) -> bool:
     """The bus was read and shows none: nvidia-smi need not be there."""
-    on_bus = [c for c in facts.all(GpuCount) if c.node == node and c.source == "pci"]
+    on_bus = _on_bus(facts, node)
     return bool(on_bus) and not any(c.count or c.dead for c in on_bus)
+
+
+def _on_bus(facts: Facts, node: str) -> list[GpuCount]:
+    return [c for c in facts.all(GpuCount) if c.node == node and c.source == "pci"]
 
 
 def _silence(facts: Facts, node: str) -> Remark:

@@ -53,9 +53,10 @@ def _lines(checked: Checked, look: Look) -> Iterator[str]:
     for state in (FAIL, WARN, UNCHECKED):
         for remark, where in _folded(found, state):
             yield from _line(state, where, _says(remark), look)
-    good = [one.node for one in found if one.verdict == OK]
-    if good:
-        yield from _line(OK, good, "everything that was asked is in order", look)
+    for bare, says in ((False, ""), (True, "; no GPU on the PCI bus")):
+        good = [o.node for o in found if o.verdict == OK and (o.gpus == 0) is bare]
+        if good:
+            yield from _line(OK, good, f"everything that was asked is in order{says}", look)
     advice = list(_advice(found))
     if advice:
         yield ""
@@ -143,6 +144,7 @@ def document(checked: Checked) -> str:
             verdict=one.verdict,
             answered=not one.silent,
             hardware=one.broken,
+            gpus=one.gpus,
             remarks=[_remark(remark) for remark in one.remarks],
         )
         for one in checked.found
