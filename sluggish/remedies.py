@@ -72,7 +72,9 @@ def remedies(
     drained = _drained(node_states)
     job_id = job.id if job and JOB_ID.match(job.id) else None
     end = tuple(_end(verdict, findings, job, job_id, drains))
-    repair = tuple(_repair(verdict, findings, job_id, drains, drained, profile, others, reason))
+    repair = tuple(
+        _repair(verdict, findings, job, job_id, drains, drained, profile, others, reason)
+    )
     # a start on storage that does not answer hangs again: look and mend before the job goes
     ordered = (*repair, *end) if verdict.subtype == "storage" else (*end, *repair)
     steps = [
@@ -86,7 +88,7 @@ def remedies(
             others,
             reason,
         ),
-        *_first_look(verdict, job_id),
+        *_first_look(verdict, job),
         *ordered,
         *_housekeeping(findings, profile),
     ]
@@ -236,11 +238,27 @@ def drain_reason(
     return filled[:MOST_REASON].rstrip()
 
 
-def _first_look(verdict: Verdict, job_id: str | None) -> Iterable[dict[str, Any]]:
+def _first_look(verdict: Verdict, job: Job | None) -> Iterable[dict[str, Any]]:
     """Stacks go with the processes: where they would help, they come before the end of the job."""
-    if verdict.cause is Cause.RANK_DESYNC:
+    if verdict.cause is Cause.RANK_DESYNC and not _has_ended(job):
         look = _texts()["unknown"]["default"][0]
-        yield _filled(look, job=job_id)
+        yield _filled(look, **_whole_job(job))
+
+
+def _has_ended(job: Job | None) -> bool:
+    return job is not None and (job.state or "").upper() in ENDED
+
+
+def _whole_job(job: Job | None) -> dict[str, str | int | None]:
+    """What srun needs to reach every node of a job from outside it: without -N it takes one.
+
+    It wants the plain number of an array's task, and --het-group for a heterogeneous job.
+    """
+    if job is None or any("+" in name for name in (job.id, *(step.id for step in job.steps))):
+        return {}
+    number = job.raw_id if job.raw_id and job.raw_id.isascii() and job.raw_id.isdigit() else job.id
+    plain = number.isascii() and number.isdigit()
+    return {"number": number if plain else None, "nodes": len(job.nodes) or job.num_nodes or None}
 
 
 def _end(
@@ -250,8 +268,7 @@ def _end(
     job_id: str | None,
     drains: Sequence[str],
 ) -> Iterable[dict[str, Any]]:
-    state = (job.state or "").upper() if job else ""
-    if verdict.cause in KEEPS_RUNNING or verdict.subtype in WAITS or state in ENDED:
+    if verdict.cause in KEEPS_RUNNING or verdict.subtype in WAITS or _has_ended(job):
         return
     nodes = _nodes_of(verdict.culprits)
     again = bool(job and job.requeue) and verdict.cause not in NEEDS_A_FIX
@@ -296,6 +313,7 @@ def _nodes_of(culprits: Sequence[Culprit]) -> tuple[str, ...]:
 def _repair(
     verdict: Verdict,
     findings: Sequence[Finding],
+    job: Job | None,
     job_id: str | None,
     drains: Sequence[str],
     drained: dict[str, str],
@@ -310,10 +328,12 @@ def _repair(
         step = _of_provider(told, profile)
         if (step.get("disruptive") or step.get("drained_only")) and not drains:
             continue
+        if step.get("running_only") and _has_ended(job):
+            continue
         gated = step.get("disruptive") or step.get("drained_only")
         nodes = drains if gated else (drains or _nodes_of(verdict.culprits))
         yield _for_nodes(
-            *_of_others(step, nodes, drained), verdict, findings, job_id, others, template
+            *_of_others(step, nodes, drained), verdict, findings, job, job_id, others, template
         )
 
 
@@ -381,6 +401,7 @@ def _for_nodes(
     nodes: Sequence[str],
     verdict: Verdict,
     findings: Sequence[Finding],
+    job: Job | None,
     job_id: str | None,
     others: dict[str, list[str]],
     template: str,
@@ -392,7 +413,8 @@ def _for_nodes(
         gpu = next((c.gpu_index for c in mine if c.gpu_index is not None), None)
         hca = next((c.hca for c in mine if c.hca and HCA.match(c.hca)), None)
         reason = drain_reason(verdict, findings, node, job_id, template) if node else None
-        filled = _filled(step, node=node, gpu=gpu, hca=hca, job=job_id, reason=reason)
+        whole = _whole_job(job)
+        filled = _filled(step, node=node, gpu=gpu, hca=hca, job=job_id, reason=reason, **whole)
         commands += [c for c in filled["commands"] if c not in commands]
     more = len(nodes) - MOST_NODES
     rest = f"; the same for {more} more nodes" if more > 0 else ""

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sluggish.causes import SUBTYPES, Cause
 from sluggish.findings import Finding, Role, Spot, Strength
-from sluggish.job import Job, Neighbour, NodeState
+from sluggish.job import Job, Neighbour, NodeState, Step
 from sluggish.remedies import REASON, drain_reason, reason_problem, remedies
 from sluggish.report.json import Needs
 from sluggish.verdict.model import Culprit, Remedy, Verdict
@@ -166,6 +166,30 @@ def test_a_desync_is_cancelled_not_requeued_and_the_fix_is_told() -> None:
     assert titles[0].startswith("take the stacks")
 
 
+def stacks(job: Job) -> list[str]:
+    unknown = Verdict(cause=Cause.UNKNOWN, subtype="hang")
+    return [c for c in commands(remedies(unknown, (), job, (), ())) if "py-spy" in c]
+
+
+def test_the_stacks_are_taken_on_every_node_of_the_job() -> None:
+    # srun from outside the job takes one node where it is not told how many (Slurm 22.05)
+    job = replace(JOB, nodes=("gpu-07", "gpu-08", "gpu-09"))
+    assert stacks(job)[0].startswith("srun --jobid=48213 --overlap -N3 -n3 ")
+    # and no `48200_3` for a job
+    assert stacks(replace(job, id="48200_3", raw_id="48213"))[0].startswith("srun --jobid=48213 ")
+    assert not stacks(replace(job, id="48200_3"))
+    assert not stacks(replace(job, steps=(Step(id="48213+1.0"),)))
+    assert not stacks(JOB)
+
+
+def test_the_stacks_of_a_job_that_has_ended_are_not_asked_for() -> None:
+    job = replace(JOB, nodes=("gpu-07", "gpu-08"), state="FAILED")
+    for cause, subtype in ((Cause.UNKNOWN, "hang"), (Cause.RANK_DESYNC, "missing_rank")):
+        steps = remedies(Verdict(cause=cause, subtype=subtype), (), job, (), ())
+        assert steps
+        assert not any("stacks" in step.title for step in steps)
+
+
 def test_contained_ecc_asks_for_a_restart_and_nothing_disruptive_on_the_node() -> None:
     ecc = replace(GPU, subtype="ecc")
     found = replace(XID79, rule="GPU-ECC", says="Xid 94: contained ECC", action="restart_app")
@@ -193,7 +217,8 @@ def test_a_job_that_progresses_needs_nothing() -> None:
 
 
 def test_unknown_keeps_the_job_and_asks_for_stacks() -> None:
-    steps = remedies(Verdict(cause=Cause.UNKNOWN, subtype="hang"), (), JOB, (), ())
+    job = replace(JOB, nodes=("gpu-07", "gpu-08"))
+    steps = remedies(Verdict(cause=Cause.UNKNOWN, subtype="hang"), (), job, (), ())
     assert not any("scancel" in command for command in commands(steps))
     assert any("py-spy dump" in command for command in commands(steps))
 
@@ -245,7 +270,8 @@ def test_every_key_of_the_texts_is_a_subtype_or_an_action(cause: str) -> None:
 
 
 def test_every_step_of_the_texts_is_complete() -> None:
-    keys = {"title", "effect", "commands", "precondition", "needs", "disruptive", "drained_only"}
+    keys = {"title", "effect", "commands", "precondition", "needs", "disruptive", "drained_only",
+            "running_only"}  # fmt: skip
     for texts in TEXTS.values():
         for step in (step for steps in texts.values() for step in steps):
             if isinstance(step, str):
