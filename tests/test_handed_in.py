@@ -119,11 +119,29 @@ def test_lists_in_place_of_reports_name_the_same_node_and_rule_out_less(tmp_path
     assert any(hole.what == "nvidia-smi" for hole in after.not_checked)
 
 
-def test_a_healthy_job_s_lists_rule_no_gpu_fault_out(tmp_path: Path) -> None:
+def _utilisation(xml: str) -> str:
+    """A query of the load alone."""
+    rows = _listed(xml).splitlines()
+    head = "index, name, utilization.gpu [%], memory.used [MiB]\n"
+    return head + "".join(f"{i}, B300, 100 %, 7000 MiB\n" for i, _ in enumerate(rows))
+
+
+def _clocks(xml: str) -> str:
+    """`nvidia-smi -q -d CLOCK`."""
+    gpus = re.findall(r'<gpu id="([^"]+)"', xml)
+    head = "\n==============NVSMI LOG==============\n\nDriver Version : 580.1\n"
+    head += f"Attached GPUs : {len(gpus)}\n"
+    return head + "".join(f"GPU {gpu}\n    Clocks\n        SM : 1980 MHz\n" for gpu in gpus)
+
+
+@pytest.mark.parametrize("form", [_listed, _utilisation, _clocks])
+def test_what_says_nothing_of_the_gpus_state_rules_no_gpu_fault_out(
+    tmp_path: Path, form: Callable[[str], str]
+) -> None:
     folder = loose("seed", tmp_path / "in")
     assert "gpu_fault" in {e.cause for e in diagnose(load([str(folder)], PROBES)).verdict.ruled_out}
     for path in folder.glob("nodes/*/nvidia_smi.txt"):
-        path.write_text(_listed(path.read_text()))
+        path.write_text(form(path.read_text()))
     after = diagnose(load([str(folder)], PROBES)).verdict
     assert after.cause == "rank_desync"
     assert "gpu_fault" not in {entry.cause for entry in after.ruled_out}

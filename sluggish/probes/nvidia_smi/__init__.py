@@ -57,18 +57,18 @@ def parse(text: str, origin: Origin) -> Iterator[Gpu | GpuCount | SmiFailure | G
             raise ValueError(f"expected an answer of nvidia-smi, it failed: {fatal}")
         raise ValueError("expected nvidia-smi -q -x, -q, its table or query CSV")
     node = origin.node or report.hostname
-    if report.part:
-        yield from _of_list(report, node)
-        raise ValueError(f"expected nvidia-smi -q -x too: {report.part}")
+    yield from _of_list(report, node)
     for gpu in report.gpus:
         yield replace(gpu, node=node)
     if report.cut:
         raise ValueError(f"expected {report.cut}; the text ends after {len(report.gpus)} GPUs")
     lost = any(t.kind in ("gpu_lost", "reset_required") for t in troubles)
-    count = report.count(lost)
+    count = report.count(lost) if report.gpus or not report.part else None
     if count is not None:
         known = tuple(gpu.pci for gpu in report.gpus if gpu.pci)
         yield GpuCount(node=node, source="nvidia-smi", count=count, pci=known)
+    if report.part:
+        raise ValueError(f"expected nvidia-smi -q -x too: {report.part}")
     if not report.gpus:
         raise ValueError("expected at least one GPU")
 

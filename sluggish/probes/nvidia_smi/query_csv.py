@@ -4,7 +4,7 @@ from sluggish.facts import smi_csv
 from sluggish.facts import smi_values as v
 from sluggish.facts.gpu import Gpu
 from sluggish.facts.origin import Origin
-from sluggish.probes.nvidia_smi.report import Report, build
+from sluggish.probes.nvidia_smi.report import Report, build, tells_no_state
 
 # query field -> the XML's path; both names of a renamed field are here, the header decides
 _PATHS = {
@@ -77,7 +77,9 @@ def read(text: str, origin: Origin) -> Report:
     gpus = tuple(_gpu(row, origin) for row in found.rows)
     counts = {v.whole(row.get("count")) for row in found.rows} - {None}
     hosts = {v.value(row.get("hostname")) for row in found.rows} - {None}
+    asked = [_PATHS[name] for name in found.names if name in _PATHS]
     return Report(
+        part="this query asks for nothing of their state" if tells_no_state(asked) else "",
         gpus=gpus,
         attached=counts.pop() if len(counts) == 1 else None,
         countable=False,

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from sluggish.facts import smi_values as v
 from sluggish.facts.origin import Origin
-from sluggish.probes.nvidia_smi.report import Report, build, refuse_other_nodes
+from sluggish.probes.nvidia_smi.report import Report, build, refuse_other_nodes, tells_no_state
 
 # ==============NVSMI LOG==============   (nvidia_gpu_exporter, internal/captures, h200 580)
 _HEADER = re.compile(r"^=+NVSMI LOG=+\s*$", re.MULTILINE)
@@ -41,7 +41,9 @@ def read(text: str, origin: Origin) -> Report:
         build(record, processes, index=i if whole else None, driver=driver, at=at)
         for i, (record, processes) in enumerate(reader.gpus)
     )
-    return Report(gpus=gpus, attached=attached, cut=_cut(reader))
+    every = [path for record, _ in reader.gpus for path in record]
+    part = "this part of -q says nothing of their state" if tells_no_state(every) else ""
+    return Report(gpus=gpus, attached=attached, cut=_cut(reader), part=part)
 
 
 def _cut(reader: "_Reader") -> str:

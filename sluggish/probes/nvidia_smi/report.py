@@ -1,7 +1,7 @@
 """What every form of nvidia-smi's answer is read into, and how a flat record becomes a Gpu."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import pairwise
@@ -23,7 +23,7 @@ class Report:
     """What was expected where the text ends too early; empty if it is complete."""
     hostname: str | None = None
     part: str = ""
-    """What a list tells, and so that the rest is not known; empty for a report of the GPUs."""
+    """What little it tells, and so that the rest is not known; empty for a report of the GPUs."""
     listed: int | None = None
     links: tuple[GpuLinks, ...] = ()
     apps: tuple[GpuApps, ...] = ()
@@ -54,6 +54,12 @@ def _is_gone(gpu: Gpu) -> bool:
 
 Record = Mapping[str, str]
 Processes = Sequence[Mapping[str, str]]
+_STATE = ("ecc_errors/", "remapped_rows/", "gpu_recovery_action", "gpu_reset_status/")
+
+
+def tells_no_state(paths: Iterable[str]) -> bool:
+    """Whether neither errors, remapped rows nor the recovery action were asked for."""
+    return not any(path.startswith(_STATE) for path in paths)
 
 
 def build(
