@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluggish.facts.log import LogSpan, Progress, PythonError
+from sluggish.facts.log import LogSpan, Progress, PythonError, SlurmMessage
 from sluggish.facts.origin import Origin
 from sluggish.loglines import readers
 from sluggish.loglines.prefix import lines
@@ -241,6 +241,13 @@ def test_a_boxed_traceback_is_read() -> None:
         ("torch.cuda.OutOfMemoryError", "CUDA out of memory. Tried to allocate 2 GiB", False, True),
         ("torch.cuda.OutOfMemoryError", "Tried to allocate more than 1EB memory.", True, False),
         ("ValueError", "bad shape", False, False),
+        ("ray.exceptions.NodeDiedError", "Task failed: the node was dead.", True, False),
+        ("errors_impl.UnavailableError", "failed to connect to all addresses", True, False),
+        ("XlaRuntimeError", "UNAVAILABLE: The following tasks are unhealthy", True, False),
+        ("XlaRuntimeError", "DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: x", True, False),
+        ("XlaRuntimeError", "INTERNAL: NCCL operation ncclGroupEnd() failed", True, False),
+        ("XlaRuntimeError", "RESOURCE_EXHAUSTED: Out of memory while trying", False, True),
+        ("XlaRuntimeError", "RESOURCE_EXHAUSTED: quota of requests", False, False),
     ],
 )
 def test_fallout_and_memory_are_told_from_the_programs_own_errors(
@@ -275,3 +282,22 @@ def test_any_text_gives_facts_and_no_exception(text: str) -> None:
 )  # fmt: skip
 def test_torn_records_give_facts_and_no_exception(parts: list[str]) -> None:
     assert type(facts("".join(parts))[0]) is LogSpan
+
+
+def test_srun_names_the_node_that_could_not_start_its_tasks() -> None:
+    line = "srun: error: Task launch for StepId=48213.0 failed on node gpu-07: Prolog failed\n"
+    (found,) = [f for f in job_log.parse(line, Origin()) if isinstance(f, SlurmMessage)]
+    assert (found.kind, found.node, found.job_id) == ("launch_failed", "gpu-07", "48213")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "F0302 10:11:12.1 812 client.h:80] Terminating process because the JAX distributed service "
+        "detected fatal errors.\n",
+        "ORTE has lost communication with a remote daemon.\n",
+        "[gpu-03:4192:0] ib_mlx5_log.c:177  Transport retry count exceeded on mlx5_3:1/IB\n",
+    ],
+)
+def test_words_of_other_runtimes_are_a_job_s_log(text: str) -> None:
+    assert job_log.sniff(text.encode())

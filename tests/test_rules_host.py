@@ -702,3 +702,41 @@ def test_slurm_s_task_is_the_rank_where_the_job_has_one_task_a_rank() -> None:
     for tasks, rank in ((16, 12), (2, None)):
         (found,) = run("MEM-STEP", gone, Job(id="48213", num_tasks=tasks), LOOK)
         assert [(s.rank, s.node) for s in found.spots] == [(rank, "gpu-08")]
+
+
+LAUNCH = "srun: error: Task launch for StepId=48213.0 failed on node gpu-08: "
+
+
+@pytest.mark.parametrize(
+    ("why", "role", "strength"),
+    [
+        pytest.param("Prolog failed", Role.ROOT, Strength.STRONG, id="prolog"),
+        pytest.param("Communication connection failure", Role.ROOT, Strength.WEAK, id="silent"),
+        pytest.param("Socket timed out on send/recv", Role.ROOT, Strength.WEAK, id="late"),
+        pytest.param(
+            "Unable to layout tasks on given cpus", Role.CONTEXT, Strength.WEAK, id="request"
+        ),
+        pytest.param("Invalid job credential", Role.CONTEXT, Strength.WEAK, id="credential"),
+    ],
+)
+def test_a_step_that_was_not_started_on_a_node(why: str, role: Role, strength: Strength) -> None:
+    message = SlurmMessage(node="gpu-08", at=None, kind="launch_failed", line=LAUNCH + why)
+    (found,) = run("NODE-DOWN", message, LOOK)
+    assert (found.node, found.role, found.strength) == ("gpu-08", role, strength)
+    assert found.says.endswith(why)
+
+
+def test_a_prolog_that_failed_on_a_node_that_answers_now_is_weak() -> None:
+    line = LAUNCH + "Prolog failed"
+    message = SlurmMessage(node="gpu-08", at=None, kind="launch_failed", line=line)
+    identity = NodeIdentity(node="gpu-08")
+    (found,) = run("NODE-DOWN", message, LOOK, identity, saw={NodeIdentity: ("gpu-08",)})
+    assert found.strength is Strength.WEAK
+
+
+def test_steps_that_were_not_started_on_two_nodes_are_shared() -> None:
+    each = [
+        SlurmMessage(node=n, at=None, kind="launch_failed", line=LAUNCH + "Prolog failed")
+        for n in ("gpu-07", "gpu-08")
+    ]
+    assert all(f.shared for f in run("NODE-DOWN", *each, LOOK))

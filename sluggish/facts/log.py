@@ -88,7 +88,7 @@ class SlurmMessage:
     at: datetime | None
     kind: str
     """cancelled, time_limit, node_failure, oom, preempted, requeued, step_aborted, unkillable,
-    other."""
+    launch_failed, other."""
     job_id: str | None = None
     rank: int | None = None
     order: int = 0

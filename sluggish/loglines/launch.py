@@ -54,6 +54,11 @@ _SRUN_TASK = re.compile(
 _EXIT_WORDS = re.compile(r"Exited with exit code (?P<code>\d{1,5})")
 # srun: error: Node failure on gpu-07
 _NODE_FAILURE = re.compile(r"Node failure on (?P<node>[\w.-]{1,253})")
+# srun: error: Task launch for StepId=48213.0 failed on node gpu-07: Prolog failed
+_LAUNCH = re.compile(
+    r"Task launch for (?:StepId=)?(?P<job>\d{1,12})\S{0,20}"
+    r" failed on node (?P<node>[\w.-]{1,253}): "
+)
 # slurmstepd: error: *** STEP 48213.0 ON gpu-07 CANCELLED AT 2026-11-24T03:22:10 DUE TO TIME
 #   LIMIT ***
 _CANCELLED = re.compile(
@@ -180,6 +185,8 @@ def _slurm(line: Line, zone: timezone) -> Iterator[ProcessExit | SlurmMessage]:
         yield _message(line, "oom", job=_job(text))
     elif found := _NODE_FAILURE.search(text):
         yield _message(line, "node_failure", node=found["node"], job=_job(text))
+    elif found := _LAUNCH.search(text):
+        yield _message(line, "launch_failed", node=found["node"], job=found["job"])
     elif "Job step aborted" in text or "Force Terminated" in text or "srun: Terminating" in text:
         yield _message(line, "step_aborted", job=_job(text))
     elif "error" in text or "fatal" in text:

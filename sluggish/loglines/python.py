@@ -54,9 +54,10 @@ FALLOUT_TYPES = (
     "RendezvousClosedError", "ConnectionResetError", "BrokenPipeError", "EOFError",
     "SignalException", "KeyboardInterrupt", "SystemExit", "RayActorError", "ActorDiedError",
     "ActorUnavailableError", "CalledProcessError", "WorkerCrashedError", "TimeoutError",
-    "ConnectionRefusedError", "ConnectionAbortedError", "EngineDeadError",
+    "ConnectionRefusedError", "ConnectionAbortedError", "EngineDeadError", "NodeDiedError",
+    "OwnerDiedError", "LocalRayletDiedError", "UnavailableError",
 )  # fmt: skip
-"""Raised because another rank, the store or the launcher went away (torch, Ray, subprocess)."""
+"""Raised because another rank, the store or the launcher went away (torch, Ray, TensorFlow)."""
 FALLOUT_WORDS = (
     "NCCL error", "NCCL communicator was aborted", "ncclRemoteError", "ncclSystemError",
     "ncclInternalError", "ncclUnhandledCudaError", "Connection closed by peer",
@@ -68,6 +69,7 @@ FALLOUT_WORDS = (
     "remote process exited", "The client socket has timed out", "Application timeout caused pair",
     "Detected mismatch between collectives", "op.preamble.length", "Timeout waiting for key",
     "Timed out initializing process group", "RPC call to ",
+    "NCCL operation nccl", "UNAVAILABLE: ", "DEADLINE_EXCEEDED: ",  # XLA's and its coordinator's
 )  # fmt: skip
 """In a message: the collective or the store broke off, somebody else began it."""
 
@@ -83,6 +85,8 @@ def is_cuda_oom(error_type: str, message: str) -> bool:
     """CUDA out of memory; `more than 1EB` is a broken length after a timeout, not memory."""
     if "more than 1EB" in message:
         return False
+    if "RESOURCE_EXHAUSTED: Out of memory" in message:  # XLA
+        return True
     return "CUDA out of memory" in message or "CUDA error: out of memory" in message or (
         error_type.endswith("cuda.OutOfMemoryError")
     )  # fmt: skip

@@ -70,6 +70,8 @@ _STRONG = re.compile(
     rb"|Some NCCL operations have failed|\[c10d\]|\[[EWIF] (?:socket|ProcessGroup\w{1,12})\.cpp:"
     rb"|(?:mpirun|mpiexec|nvidia-container-cli|pyxis|enroot): [a-z]|UCX {2}(?:ERROR|WARN)"
     rb"|exits with return code = |: Out Of Memory|encountered in worker|DataLoader timed out"
+    rb"|JAX distributed service|oordination service agent|XlaRuntimeError|UCX {2}ERROR"
+    rb"|has lost communication with a remote daemon|Transport retry count exceeded on"
     rb"|, but didn't join collective #|joined but didn't finish collective #"
 )
 # OSError: [Errno 116] Stale file handle: '/data/a.arrow'       (the end of a traceback, alone)

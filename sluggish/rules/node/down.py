@@ -19,6 +19,10 @@ NOTICED = timedelta(minutes=15)
 """A node that is set down this long after the first abort may have died before it."""
 # srun: error: Node failure on gpu-08      ("JOB 7 ON gpu-07" names the batch host, not the dead)
 _FAILED_NODE = re.compile(r"[Nn]ode failure on ([A-Za-z0-9][A-Za-z0-9._-]{0,250})")
+# srun: error: Task launch for StepId=48213.0 failed on node gpu-07: Prolog failed
+_LAUNCH = re.compile(r" failed on node [\w.-]{1,253}: (?P<why>.{1,80})")
+_OF_THE_NODE = ("rolog failed", "connection failure", "timed out", "ero Bytes were transmitted")
+"""Slurm's reasons that lie with the node or the way to it; others are of the request."""
 ALIVE = ("RUNNING", "SUSPENDED", "COMPLETING")
 ANSWERS = (NodeIdentity, RankProcess, HostMemory, KernelSpan, Gpu)
 """A node that gave any of these has answered."""
@@ -40,6 +44,7 @@ def node_down(view: View) -> Iterator[Finding]:
     roots = [f for f in found if f.role is Role.ROOT]
     known = {f.node for f in roots}
     found += [f for f in _of_messages(view) if f.node not in known and (f.node or not roots)]
+    found += [f for f in _of_launch(view) if f.node not in {g.node for g in found}]
     job = current(view.all(Job))
     if job and job.state == "NODE_FAIL" and not any(f.role is Role.ROOT for f in found):
         found.append(_of_job(job, view))
@@ -138,6 +143,30 @@ def _of_messages(view: View) -> Iterator[Finding]:
             quote=message.line,
             source="job log",
             spots=(Spot(node=node),) if node else (),
+            subtype="node_fail",
+        )
+
+
+def _of_launch(view: View) -> Iterator[Finding]:
+    """srun could not start its tasks on a node; a prolog that fails is often a health check."""
+    look = view.one(Look)
+    told = {m.node: m for m in view.all(SlurmMessage) if m.kind == "launch_failed" and m.node}
+    for node, message in told.items():
+        found = _LAUNCH.search(message.line)
+        why = found["why"] if found else ""
+        if not in_job(node, look):
+            continue
+        weak = "rolog" not in why or _answers(node, view)
+        yield Finding(
+            node=node,
+            subject="node",
+            role=Role.ROOT if any(word in why for word in _OF_THE_NODE) else Role.CONTEXT,
+            strength=Strength.WEAK if weak else Strength.STRONG,
+            at=message.at,
+            says=f"Slurm could not start the step on this node: {why}",
+            quote=message.line,
+            source="job log",
+            spots=(Spot(node=node, doing="its step was not started"),),
             subtype="node_fail",
         )
 
