@@ -17,9 +17,10 @@ from sluggish.facts.host import Filesystem, HostMemory, KernelSpan, Mount, NodeI
 from sluggish.facts.origin import Origin
 from sluggish.facts.store import Facts, Gap
 from sluggish.preflight import node_setup
-from sluggish.preflight.fitness import AREAS, Fitness, judge
+from sluggish.preflight.fitness import Fitness, judge
 from sluggish.preflight.node_setup import JobProcesses, NodeSetting, UserProcess
 from sluggish.preflight.nodes_report import Checked, document, render
+from sluggish.preflight.unseen import AREAS
 from sluggish.report import terminal
 
 NODES = ("n1", "n2", "n3", "n4")
@@ -310,7 +311,7 @@ def test_nvidia_smi_that_fails_where_there_are_gpus(
         (Filesystem, {"used_bytes": 1000 * GIB}, "fail", "/dev/shm: 98%"),
         (Filesystem, {"size_bytes": 1 << 26}, "warn", "size of /dev/shm"),
         (Mount, {"answered": False}, "fail", "mount /data (nfs4) does not answer"),
-        (Mount, {"answered": None}, "ok", ""),
+        (Mount, {"answered": None}, "not checked", "not asked"),
         (NodeSetting, {"value": "libnccl.so.2.26.2"}, "warn",
          "NCCL library: libnccl.so.2.26.2, on the other nodes libnccl.so.2.27.7"),
         (NodeIdentity, {"kernel": "5.15.0"}, "warn", "kernel: 5.15.0, on the other nodes 6.8.0"),
@@ -394,6 +395,33 @@ def test_equal_remarks_are_folded_and_the_lines_stay_narrow() -> None:
         assert screen.count("does not answer") == 1
         assert "\x1b" not in screen
         assert max(len(line) for line in screen.splitlines()) <= width
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "says"),
+    [
+        (Mount, {"answered": None}, "mounts: not asked whether they answer: /data"),
+        (Mount, {"answered": None, "fstype": "fuse.sshfs"}, "not asked whether they answer"),
+        (Filesystem, {"path": "/"}, "/dev/shm: how full it is was not seen"),
+        (HostMemory, {"available_bytes": None}, "memory: how much is free was not seen"),
+        (HostMemory, {"total_bytes": 0}, "memory: how much is free was not seen"),
+    ],
+)
+def test_a_probe_that_answered_in_part_leaves_the_rest_unchecked(
+    kind: type, more: dict[str, object], says: str
+) -> None:
+    facts = healthy()
+    change(facts, "n2", kind, **more)
+    found = of(facts, "n2")
+    assert found.verdict == "not checked"
+    assert [r.says for r in found.remarks if says in r.says and r.state == "not checked"]
+    assert of(facts, "n1").verdict == "ok"
+
+
+def test_a_local_mount_need_not_be_asked() -> None:
+    facts = healthy()
+    change(facts, "n2", Mount, answered=None, fstype="ext4")
+    assert verdicts(facts) == ["ok"] * 4
 
 
 def test_a_node_without_a_gpu_is_ok_and_that_is_said_beside_it() -> None:

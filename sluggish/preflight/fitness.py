@@ -15,6 +15,7 @@ from sluggish.findings import Finding, Role, Strength, ask
 from sluggish.preflight.alike import alike
 from sluggish.preflight.leftover import leftover
 from sluggish.preflight.remark import FAIL, OK, UNCHECKED, WARN, Remark
+from sluggish.preflight.unseen import AREAS, holes, on_bus, silence, unasked
 from sluggish.rules import RULES
 
 HARDWARE = frozenset({
@@ -29,17 +30,6 @@ SOFT = frozenset({"SLOW-LINK", "IB-RATE", "CFG-PORTS", "GPU-ECC"})
 TOLD = frozenset({"CFG-PORTS", "NODE-CLOCK"})
 """What they say in passing of a node is worth a look before a start."""
 ASKED = HARDWARE | SOFT | TOLD | {"IB-SM", "IB-FLAP", "GPU-DOMAIN"}
-AREAS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("GPUs", ("nvidia_smi",)),
-    ("PCI bus", ("gpu_bus",)),
-    ("ports", ("ib_ports",)),
-    ("kernel log", ("kernel_log",)),
-    ("memory", ("memory",)),
-    ("mounts and /dev/shm", ("mounts",)),
-    ("set-up and leftover processes", ("node_setup",)),
-    ("clock", ("identity",)),
-)
-"""What every node is asked, by the words of the screen."""
 BROKEN_SMI = {
     "no_driver": "the NVIDIA driver is not loaded",
     "no_devices": "the driver sees no GPU",
@@ -97,6 +87,7 @@ def judge(
         *_driver(facts, gpus),
         *_no_gpu(facts, gpus),
         *_host(facts),
+        *unasked(facts),
         *alike(facts),
         *leftover(facts, job),
     ]
@@ -104,10 +95,10 @@ def judge(
     for node in nodes:
         answered = any(node in facts.answered.get(probe, ()) for _, ways in AREAS for probe in ways)
         mine = list(dict.fromkeys(r for r in remarks if r.node == node))
-        holes = list(_holes(facts, node)) if answered else [_silence(facts, node)]
+        blind = list(holes(facts, node)) if answered else [silence(facts, node)]
         worst = (FAIL, WARN, UNCHECKED)
-        ordered = sorted([*mine, *holes], key=lambda r: (worst.index(r.state), not r.hardware))
-        gpus = next((c.count + len(c.dead) for c in _on_bus(facts, node)), None)
+        ordered = sorted([*mine, *blind], key=lambda r: (worst.index(r.state), not r.hardware))
+        gpus = next((c.count + len(c.dead) for c in on_bus(facts, node)), None)
         out.append(Fitness(node=node, remarks=tuple(ordered), silent=not answered, gpus=gpus))
     return tuple(out)
 
@@ -208,31 +199,6 @@ def _host(facts: Facts) -> Iterator[Remark]:
             what = f"mount {mount.path} ({mount.source or mount.fstype})"
             yield Remark(node=mount.node, area="mounts", state=FAIL, rule="DATA-STORAGE",
                          says=f"{what} does not answer")  # fmt: skip
-
-
-def _holes(facts: Facts, node: str) -> Iterator[Remark]:
-    for area, ways in AREAS:
-        if any(node in facts.answered.get(probe, ()) for probe in ways):
-            continue
-        if area == "GPUs" and _without_gpus(facts, node):
-            continue
-        why = facts.why_silent(ways[0], node)
-        yield Remark(node=node, area=area, state=UNCHECKED, says=f"{area}: {why}")
-
-
-def _without_gpus(facts: Facts, node: str) -> bool:
-    """The bus was read and shows none: nvidia-smi need not be there."""
-    on_bus = _on_bus(facts, node)
-    return bool(on_bus) and not any(c.count or c.dead for c in on_bus)
-
-
-def _on_bus(facts: Facts, node: str) -> list[GpuCount]:
-    return [c for c in facts.all(GpuCount) if c.node == node and c.source == "pci"]
-
-
-def _silence(facts: Facts, node: str) -> Remark:
-    why = facts.why_silent("identity", node)
-    return Remark(node=node, area="node", state=UNCHECKED, says=f"gave no answer: {why}")
 
 
 def _gib(size: int) -> str:
