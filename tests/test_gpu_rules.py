@@ -528,12 +528,19 @@ def test_a_gpu_with_fewer_links_than_those_beside_it_is_a_weak_hint() -> None:
     assert (found.spots[0].gpu_index, found.action) == (7, "check_fabric")
 
 
+def test_a_gpu_without_any_link_among_seven_that_have_all_is_a_hint() -> None:
+    (found,) = observe(gpu_fabric, *links(*[18] * 7, 0))
+    assert (found.role, found.spots[0].gpu_index) == (Role.ROOT, 7)
+
+
 @pytest.mark.parametrize(
     "active",
     [
         pytest.param([18] * 8, id="all alike"),
         pytest.param([0] * 8, id="boards without a bridge"),
         pytest.param([12, 12, 0, 0, 12, 12, 0, 0], id="pairs with a bridge beside boards without"),
+        pytest.param([12] * 6 + [0, 0], id="one pair without a bridge"),
+        pytest.param([4, 4, 4, 4, 0], id="one board that has no partner"),
         pytest.param([18, 18, 17], id="too few to compare with"),
         pytest.param([17, 17, 18, 18], id="half"),
         pytest.param([18] * 7 + [24], id="one with more"),

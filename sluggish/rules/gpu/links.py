@@ -38,6 +38,9 @@ def _short_of(view: View, gpus: Sequence[GpuLinks]) -> Iterator[Finding]:
         return
     if len(odd) > FEW * len(gpus) or any((one.active or 0) > usual for one in odd):
         return
+    # boards are bridged by pairs: one alone among an odd number of others cannot be built so
+    if any(not one.active for one in odd) and (len(odd) > 1 or len(whole) % 2 == 0):
+        return
     for one in odd:
         which = ", ".join(map(str, one.inactive[:4]))
         down = f" (link {which} inactive)" if which else ""
