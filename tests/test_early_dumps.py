@@ -129,3 +129,46 @@ def job_of_one(ring: int, queued: int) -> dict[int, bytes]:
             at = 2 * 10**18 + n * 1000 + rank
             recorder.collective(SHARD, "_reduce_scatter_base", [[1024]], [[1024]], at_ns=at)
     return job.files()
+
+
+def passed(
+    stages: int, batches: int, stops: int | None = None, ring: int = 2000
+) -> dict[int, bytes]:
+    """Micro-batches from stage to stage; the last one sleeps before its n-th receive."""
+    pipe = Group(name="1", desc="PIPELINE_MODEL_PARALLEL_GROUP", ranks=tuple(range(stages)))
+    programs: dict[int, Program] = {}
+    for rank in range(stages):
+        program: Program = []
+        for n in range(batches):
+            if rank == stages - 1 and n == stops:
+                program.append(STOP)
+            program += [Op(pipe, "recv", peer=rank - 1)] * (rank > 0)
+            program += [Op(pipe, "send", peer=rank + 1)] * (rank < stages - 1)
+        programs[rank] = program
+    return Job(stages, (pipe,), programs, buffer_size=ring).run().files()
+
+
+@pytest.mark.parametrize(
+    ("early", "ring", "unseen"), [(1, 2000, (1,)), (0, 2000, (1,)), (0, 4, (1,)), (6, 4, ())]
+)
+def test_who_has_not_sent_what_its_peer_has_received_left_an_older_dump(early, ring, unseen):
+    """Stage 3 sleeps; stage 1 was asked at the start, after its first send, or when it hung."""
+    files = passed(4, 9, stops=6, ring=ring)
+    if unseen:
+        files[1] = passed(4, early)[1]
+    wait = ask(facts_of(files), world_size=4)
+    assert (blamed(wait), wait.unobserved) == ([3], unseen)
+
+
+@pytest.mark.parametrize(("young", "named"), [((), [2]), ((5,), [2]), ((4, 5), []), ((0, 2), [])])
+def test_where_some_ranks_still_post_the_job_may_move_and_nobody_is_named(young, named):
+    """One may have been asked the moment it raised; the others were asked ten minutes later."""
+    facts = taken(facts_of(fsdp(8, 2, "missing").files()), {})
+    facts = [
+        replace(f, last_created_at=f.taken_at - timedelta(seconds=0.4))
+        if isinstance(f, RankRecord) and f.rank in young and f.taken_at
+        else f
+        for f in facts
+    ]
+    wait = ask(facts)
+    assert (wait.state, blamed(wait)) == ("host_stuck", named)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sluggish.correlate._beside import IDLE, beside
+from sluggish.correlate._earlier import MOVING_S, age
 from sluggish.correlate._graph import Graph, Sinks, graph_of, reached, sinks_of, weight
 from sluggish.correlate._standing import Node, Scene, posted
 from sluggish.correlate._words import difference, doing, idle_doing, label, own_op, show, sides
@@ -73,6 +74,13 @@ def _held_up(
         )
         wait = _wait("host_stuck", scene, graph, (), None)
         return replace(wait, sides=((IDLE, tuple(sorted(hidden))),))
+    young = [old < MOVING_S for s in scene.standings.values() if (old := age(s)) is not None]
+    if sum(young) > 1 and 4 * sum(young) >= len(young):
+        scene.notes.append(
+            f"{sum(young)} ranks posted less than a second before their dump was written: the job "
+            "may move, so nobody is named; ask again"
+        )
+        return _wait("host_stuck", scene, graph, (), None)
     seen = sum(not s.stale for s in scene.standings.values())
     few = 2 * len(set(sinks.idle) - hidden) > seen
     two = _one_for_one(scene, graph, sinks)

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from sluggish.correlate._one_job import SLACK
+from sluggish.correlate._p2p import mirror
 from sluggish.correlate._standing import Node, Scene, Standing, one_sided, posted
 from sluggish.correlate._words import own_op
 from sluggish.facts.collective import GroupHead
@@ -18,9 +19,9 @@ def set_moving_aside(scene: Scene) -> None:
 
     A host may have queued its operations long ago: one that still queues tells the same.
     """
-    ages = [age for s in scene.standings.values() if s.at and (age := _age(s)) is not None]
+    ages = [old for s in scene.standings.values() if s.at and (old := age(s)) is not None]
     waiting = [s for s in scene.standings.values() if s.at]
-    if waiting and len(ages) == len(waiting) and all(age < MOVING_S for age in ages):
+    if waiting and len(ages) == len(waiting) and all(old < MOVING_S for old in ages):
         for standing in waiting:
             standing.at, standing.batch = None, ()
         scene.notes.append("operations were pending for less than a second: the job moves")
@@ -28,8 +29,8 @@ def set_moving_aside(scene: Scene) -> None:
     _set_early_aside(scene)
 
 
-def _age(standing: Standing) -> float | None:
-    """Seconds from what it waits in, or from the newest it posted, to its dump; None unknown."""
+def age(standing: Standing) -> float | None:
+    """Seconds from what it waits in, or from the newest that it posted, to its dump."""
     record = standing.records[0]
     at = standing.at[1].enqueued_at if standing.at else None
     # pg_status may be one ahead of the entries: then the newest entry tells how young it is
@@ -78,7 +79,7 @@ def drop_stale(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
             stale |= group_waits
         if node.unseen:
             stale |= _before_the_wait(scene, node)
-    stale |= _left_behind(scene)
+    stale |= _left_behind(scene) | _not_yet_sent(scene)
     if not stale:
         return
     scene.notes.append(
@@ -133,12 +134,47 @@ def _left_behind(scene: Scene) -> set[int]:
             for op in head.recent
             if op.peer is None and not one_sided(op)
         }
+        if number not in scene.gloo and any(_has_run(head, len(group.ranks)) for *_, head in heads):
+            behind |= {rank for rank, _, head in heads if head is None}
         need = 2 if number in scene.gloo else 1
         if len(ends) < need:
             continue
         proof = sorted(ends)[-need]
         behind |= {rank for rank, standing, head in heads if _before(standing, head, proof)}
     return behind
+
+
+def _has_run(head: GroupHead | None, size: int) -> bool:
+    """Whether something was finished that needs the communicator of the whole group."""
+    return (
+        head is not None
+        and (head.last_completed or 0) > 0
+        and (not head.p2p or size == 2)  # sends and receives may have one of their own
+    )
+
+
+def _not_yet_sent(scene: Scene) -> set[int]:
+    """Ranks that have not posted the send whose receive their peer has finished.
+
+    A send may end before it is received, but not before the other end has joined the communicator.
+    """
+    behind: set[int] = set()
+    for standing in scene.standings.values():
+        for number, head in standing.heads.items():
+            for op in head.recent:
+                peer = scene.standings.get(op.peer) if op.peer is not None else None
+                if peer is None:
+                    continue
+                other = peer.heads.get(number)
+                whole = not any(r.wrapped or r.only_active for r in peer.records)
+                counts = whole and op.op.startswith("recv")
+                if other is None or (counts and _sent(other, mirror(op.op)) < (op.nth or 1)):
+                    behind.add(peer.rank)
+    return behind
+
+
+def _sent(head: GroupHead, text: str) -> int:
+    return dict(head.posted).get(text, 0)
 
 
 def _before(standing: Standing, head: GroupHead | None, seq: int) -> bool:

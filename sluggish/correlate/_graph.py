@@ -105,6 +105,9 @@ def _proves_end(scene: Scene, node: Node) -> bool:
 
 def _break_cycle(scene: Scene, nodes: list[Node], sinks: Sinks) -> None:
     """An operation that under half of its group joined, while others wait for those in it."""
+    if any(scene.standings[rank].lost for n in nodes for rank in n.joined):
+        sinks.unseen += nodes
+        return
     if all(n.tied for n in nodes):
         sinks.tied += nodes
         return
