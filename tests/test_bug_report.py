@@ -116,6 +116,13 @@ def test_fabric_manager_s_log_is_one_of_the_parts(tmp_path: Path) -> None:
     assert [s.code for s in gather(bundle, PROBES).all(SXid)] == [20034]
 
 
+def test_a_table_of_versions_may_stand_before_the_title(tmp_path: Path) -> None:
+    table = "Component | Details\n" + "".join(f"part {n} | 1.{n}\n" for n in range(300))
+    bundle = loaded(tmp_path, table.encode() + WHOLE)
+    assert {e.probe for e in bundle.evidence} == {"kernel_log", "nvidia_smi", "gpu_bus"}
+    assert {e.node for e in bundle.evidence} == {"gpu-08"}
+
+
 def test_reports_of_two_nodes_are_told_apart(tmp_path: Path) -> None:
     for host in ("gpu-07", "gpu-08"):
         (tmp_path / f"{host}.log").write_bytes(report(section("dmesg:", DMESG), host=host))

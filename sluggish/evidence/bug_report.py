@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from sluggish.evidence.source import Item
 from sluggish.text import is_node_name, safe
 
-HEAD = 4096
+HEAD = 16_384
+"""Newer scripts put tables of versions before the title."""
 MOST_BYTES = 256 << 20
 _TITLE = b"Start of NVIDIA bug report log file."
 # uname: Linux gpu-07 5.15.0-105-generic #115-Ubuntu SMP ... x86_64 GNU/Linux
