@@ -305,6 +305,7 @@ look() {
     [ -n "$RAS" ] && ras a
     if [ -z "$POKED" ] && { [ -n "$LOGS" ] || wanted flight_recorder; }; then find_groups; fi
     logs
+    wanted flight_recorder && nccl_logs
     wanted flight_recorder && dumps_written && dumps
     [ -n "$POKE" ] && stacks
     if [ "$WINDOW_CS" -gt 0 ]; then

@@ -1,4 +1,4 @@
-"""The one POSIX sh script that a node runs: the values of a look, the probes, and four .sh files.
+"""The one POSIX sh script that a node runs: the values of a look, the probes, and five .sh files.
 
 Everything that goes into the text is checked or quoted here; nothing of it is taken from a node.
 """
@@ -24,7 +24,7 @@ SUDO_COMMANDS = (
 )
 """All that `--sudo` ever runs, word for word: docs/permissions.md has the lines for sudoers."""
 
-PARTS = ("node.sh", "owner.sh", "poke.sh", "pipe.sh")
+PARTS = ("node.sh", "owner.sh", "nccl.sh", "poke.sh", "pipe.sh")
 _END = 'if [ -n "$T" ]; then look; else without_files; fi\nsaid end "" "" "" "" ""'
 _DIGITS = re.compile(r"\d{1,12}\Z", re.ASCII)
 _BOUNDARY = re.compile(r"[0-9a-f]{32}\Z")

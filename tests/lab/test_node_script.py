@@ -494,6 +494,42 @@ def test_dumps_stand_where_the_rank_s_environment_says(lab: Lab) -> None:
     assert [(f.rank, f.content) for f in told] == [(7, b"own")]
 
 
+def test_logs_that_nccl_writes_into_files_of_its_own_are_read(lab: Lab) -> None:
+    """One a process, as their owner; a worker of a rank has the variable and no file."""
+    at = "/tmp/nccl  logs"
+    lab.sh(NODE, f"mkdir -p '{at}'", "alice")
+    names = [f"NCCL_DEBUG_FILE={at}/n.%h.%p", "NCCL_DEBUG=INFO", "SLURM_JOB_ID=4713"]
+    body = f"echo of rank $RANK >'{at}'/n.{NODE}.$$; sleep 607"
+    link = f"ln -s /etc/motd '{at}'/n.{NODE}.$$; sleep 607"
+    ranks = [
+        lab.popen(NODE, ["env", *names, f"RANK={n}", "sh", "-c", what], "alice")
+        for n, what in ((3, body), (4, body), (5, link))
+    ]
+    lone = lab.popen(
+        NODE, ["env", "SLURM_JOB_ID=4714", "NCCL_DEBUG=INFO", f"NCCL_DEBUG_FILE={at}/none",
+               "sleep", "608"], "alice",
+    )  # fmt: skip
+    try:
+        made = ["sh", "-c", f"test $(ls '{at}' | wc -l) = 3"]
+        cluster.wait_for(lambda: lab.exec(NODE, made).returncode == 0, 10, "the ranks' files")
+        cluster.wait_for(lambda: "sleep 608" in procs(lab, "4714")[1], 10, "the lone one")
+        told = answer(lab, job="4713", probes=("flight_recorder",))
+        alone = answer(lab, job="4714", probes=("flight_recorder",))
+        owner = answer(lab, job="4713", probes=("flight_recorder",), user="alice")
+    finally:
+        for rank in (*ranks, lone):
+            cluster.end(rank)
+        lab.sh(NODE, f"rm -r '{at}'")
+    for frames in (told, owner):
+        logs = {f.rank: (f.content, f.error) for f in frames if f.probe == "job_log"}
+        assert logs[3] == (b"of rank 3\n", None)
+        assert logs[4] == (b"of rank 4\n", None)
+        assert logs[5] == (b"", "denied")
+        assert len(logs) == 3
+    (missing,) = [f for f in alone if f.probe == "job_log"]
+    assert (missing.error, missing.name) == ("not found", f"{at}/none")
+
+
 @pytest.fixture
 def piped(lab: Lab) -> Iterator[str]:
     """Ranks as PyTorch leaves them with a recorder's pipe: one answers, the others are traps."""
