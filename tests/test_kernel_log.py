@@ -393,3 +393,33 @@ def test_what_a_mail_or_grep_puts_in_front_hides_no_line(text: str) -> None:
 )
 def test_prose_is_no_kernel_log(text: str) -> None:
     assert not kernel_log.sniff(text.encode())
+
+
+@pytest.mark.parametrize(
+    ("stamp", "month"),
+    [
+        ("[Di Mär  3 03:12:01 2026] ", 3),
+        ("[Di Mai  5 03:12:01 2026] ", 5),
+        ("[Di Okt  6 03:12:01 2026] ", 10),
+        ("[mar. févr.  3 03:12:01 2026] ", 2),
+        ("[ven. juin  5 03:12:01 2026] ", 6),
+        ("[ven. juil.  3 03:12:01 2026] ", 7),
+        ("[sam. août  1 03:12:01 2026] ", 8),
+        ("[jue ene  1 03:12:01 2026] ", 1),
+        ("[lun ago  3 03:12:01 2026] ", 8),
+        ("[gio ott  1 03:12:01 2026] ", 10),
+        ("[qui out  1 03:12:01 2026] ", 10),
+        ("[czw paź  1 03:12:01 2026] ", 10),
+        ("[Чт окт  1 03:12:01 2026] ", 10),
+        ("[四 10月  1 03:12:01 2026] ", 10),
+        ("Okt  6 03:12:01 gpu-08 kernel: ", 10),
+        ("août  1 03:12:01 gpu-08 kernel: ", 8),
+        ("10月 01 03:12:01 gpu-08 kernel: ", 10),
+        ("Sep  1 03:12:01 gpu-08 kernel: ", 9),
+    ],
+)
+def test_months_of_other_languages(stamp: str, month: int) -> None:
+    text = f"{stamp}usb 1-1: new device\n{stamp}{LOSS}\n"
+    assert kernel_log.sniff(text.encode())
+    (xid,) = _facts(text, Xid)
+    assert (xid.at.year, xid.at.month, xid.at.hour) == (2026, month, 3)

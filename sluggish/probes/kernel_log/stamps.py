@@ -13,6 +13,19 @@ from sluggish.facts.origin import Origin
 from sluggish.text import is_node_name
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_ABROAD = {
+    name: number
+    for number, names in enumerate(
+        (
+            "ene gen sty янв", "fév fev lut фев", "mär mrt мар", "avr abr kwi апр",
+            "mai mag mei maj май мая", "juin giu cze июн", "juil lug lip июл", "aoû ago sie авг",
+            "set wrz сен", "okt ott out paź окт", "lis ноя", "dez déc dic des gru дек",
+        ),
+        1,
+    )
+    for name in names.split()
+}  # fmt: skip
+"""Months as `dmesg -T` and `journalctl` write them elsewhere (glibc's locales), first letters."""
 _CLOCK_SLACK = timedelta(days=1)
 """A stamp without a year may lie this far ahead of the moment it was printed (zones, clocks)."""
 
@@ -20,7 +33,8 @@ _DATE = r"(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})"
 _TIME = r"(?P<time>[0-9]{2}:[0-9]{2}:[0-9]{2})"
 _FRACTION = r"(?:[.,](?P<fraction>[0-9]{1,9}))?"
 _ZONE = r"(?P<zone>Z|[+-][0-9]{2}:?[0-9]{2})"
-_MONTH_DAY = r"(?P<month>[A-Za-z]{3}) {1,2}(?P<day>[0-9]{1,2})"
+_LETTER = r"[A-Za-z\u00c0-\u024f\u0400-\u04ff]"
+_MONTH_DAY = rf"(?P<month>{_LETTER}{{3,5}}|[0-9]{{1,2}}[月월])\.? {{1,2}}(?P<day>[0-9]{{1,2}})"
 
 # kern  :warn  : [12345.678901] text         dmesg -x / --decode
 _DECODED = re.compile(r"(?P<facility>[a-z0-9]{1,8}) *:(?P<level>[a-z]{1,7}) *: ", re.ASCII)
@@ -36,9 +50,8 @@ _SECONDS = re.compile(
 )
 # [Tue Nov 24 03:12:01 2026] text            dmesg -T; the words follow the locale
 _CTIME = re.compile(
-    r"\[(?:[^\W\d_]{1,6}\.? +)?(?P<month>[^\W\d_]{1,6})\.? +(?P<day>[0-9]{1,2}) +"
-    + _TIME
-    + r" (?P<year>[0-9]{4})(?: *<[ 0-9.+]{1,24}>)?\] ?"
+    r"\[(?:[^\W\d_]{1,6}\.? +)?(?P<month>[^\W\d_]{1,6}|[0-9]{1,2}[月월])\.? +"
+    r"(?P<day>[0-9]{1,2}) +" + _TIME + r" (?P<year>[0-9]{4})(?: *<[ 0-9.+]{1,24}>)?\] ?"
 )
 # [  +0.000316] text                         dmesg -e: seconds since the line before
 _DELTA = re.compile(r"\[ *\+(?P<delta>[0-9]{1,10}\.[0-9]{1,9})\] ?", re.ASCII)
@@ -168,8 +181,12 @@ def _iso(found: re.Match[str], origin: Origin) -> datetime:
 
 
 def _month(name: str) -> int:
-    """1-12; ValueError where the locale's word is not English."""
-    return MONTHS.index(name[:3].lower()) + 1
+    """1-12; ValueError where the word is of a locale that is not known here."""
+    if name[-1] in "月월":
+        return int(name[:-1])
+    low = name.lower()
+    found = _ABROAD.get(low[:4]) or _ABROAD.get(low[:3])
+    return found or MONTHS.index(low[:3]) + 1
 
 
 def _ctime(found: re.Match[str], origin: Origin) -> datetime:
