@@ -127,6 +127,25 @@ def test_coalesced_collectives_become_one_operation():
     ]
 
 
+@pytest.mark.parametrize(("status", "pending"), [(True, [3]), (False, [1, 2, 3])])
+def test_inner_operations_of_a_batch_that_an_only_active_dump_left_out_are_finished(
+    status, pending
+):
+    """Their closing entry was completed; the group's position tells. Without it nothing does."""
+    world = Group(name="0", desc="default_pg", ranks=(0, 1))
+    recorder = Recorder(rank=0, groups=(world,))
+    sizes = [([[8]], [[8]]), ([[4]], [[4]])]
+    for n in (1, 2):
+        call = recorder.coalesced(world, "all_reduce", sizes, at_ns=T + n)
+        recorder.complete(call, at_ns=T + 9 + n)
+    recorder.collective(world, "all_reduce", [[8]], [[8]], at_ns=T + 99)
+    dump = recorder.dump(only_active=True)
+    if not status:
+        del dump["pg_status"]
+    (head,) = heads(parse(pickled(dump), Origin(rank=0)))
+    assert [op.seq for op in head.pending] == pending
+
+
 def test_a_wrapped_ring_says_so_and_loses_the_count_of_sends():
     facts = parse(pipeline(8, 4, buffer_size=5).files()[5], Origin(rank=5))
     assert facts[0].wrapped is True

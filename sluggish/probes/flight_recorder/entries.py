@@ -238,7 +238,7 @@ def _pending(
             if finished(closer, gloo):
                 continue  # inner entries have no events: they stay "scheduled" for ever
             e = {**e, "state": closer["state"]}
-        elif only_active and e["is_p2p"] and _behind(e, status):
+        elif closer is None and only_active and _behind(e, status):
             continue  # its closing entry was finished, so this dump left it out
         kept = found.setdefault(e["pg_id"], [])
         if len(kept) < PENDING_KEPT or (closer is not None and _batch(kept[-1]) == _batch(e)):
@@ -252,8 +252,18 @@ def _batch(e: Entry) -> tuple[Any, bool, Any]:
 
 
 def _behind(e: Entry, status: dict[str, tuple[int, int]]) -> bool:
+    """Whether the group has finished more.
+
+    Where sends are used beside collectives the status mixes them: then only the sends are
+    compared, which go in batches as a rule.
+    """
     told = status.get(str(e["pg_id"]))
-    return told is not None and int(e["p2p_seq_id"]) <= told[1]
+    if told is None:
+        return False
+    sends = int(e["p2p_seq_id"])
+    if e["is_p2p"]:
+        return sends <= told[1]
+    return sends == 0 and int(e["collective_seq_id"]) <= told[1]
 
 
 def _merge_coalesced(kept: list[Entry]) -> list[Entry]:
