@@ -157,6 +157,8 @@ def test_since_and_node_choose(seed: Diagnosis, path: Path) -> None:
     found = keep.read_ledger(path, since=seed.taken_at + timedelta(days=1))
     assert [entry.job for entry in found.entries] == ["1", "2"]
     assert found.parts == {"gpu-07": (2, 3)}
+    long_ago = datetime(300, 1, 1, tzinfo=UTC)
+    assert len(keep.read_ledger(path, since=long_ago).entries) == 3
     assert [e.job for e in keep.read_ledger(path, node="gpu-08").entries] == ["0", "1", "2"]
     assert keep.read_ledger(path, node="gpu-08").parts == {"gpu-08": (1, 2, 3)}
     assert keep.read_ledger(path, node="gpu-99").entries == ()

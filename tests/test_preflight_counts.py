@@ -52,6 +52,15 @@ def test_the_seed_story_is_told_before_it_starts(tmp_path: Path) -> None:
     assert "a spread of 0.17 %, which no other metric shows" in told
 
 
+def test_the_page_shows_what_is_printed(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[1] / "docs/preflight.md").read_text()
+    call = "$ sluggish preflight --counts blocks.csv --batch-size 8 --drop-last\n"
+    shown = page.partition(call)[2].partition("\n```")[0]
+    answer = judged(SEED, batch_size=8, drop_last=True)
+    assert shown.startswith("NOT FIT")
+    assert shown in render(answer, Look(width=100))
+
+
 def test_without_drop_last_the_partial_batch_is_a_step() -> None:
     says = judged(SEED, batch_size=8).says()
     assert says.startswith("rank 3 has 3,855 steps, rank 11 has 3,861: rank 3 leaves 6 steps early")
