@@ -149,12 +149,13 @@ def _slow(facts: Facts) -> list[tuple[str, WaitRoot]]:
 
 STRAGGLERS = {"nvrx_straggler": "NVRx", "megatron_straggler": "Megatron's straggler detector"}
 SHOWN = 4  # files that could not be read are named up to here
-OF_RANKS = ("flight_recorder", "nccl_ras", "stacks")
+OF_RANKS = {"flight_recorder": "flight recorder", "nccl_ras": "NCCL RAS", "stacks": "stacks"}
 
 
 def _not_read(facts: Facts, unread: Sequence[Unread]) -> Iterator[str]:
     """A dump that was refused, cut short or empty: its rank is not seen for that reason."""
-    rows = dict.fromkeys((g.path, g.why) for g in facts.gaps if g.probe in OF_RANKS)
+    gaps = [gap for gap in facts.gaps if gap.probe in OF_RANKS]
+    rows = dict.fromkeys((gap.path or OF_RANKS[gap.probe], gap.why) for gap in gaps)
     rows |= dict.fromkeys((one.path, one.why) for one in unread)
     for path, why in list(rows)[:SHOWN]:
         yield f"{path}: {why}"

@@ -46,6 +46,12 @@ def test_a_mistake_is_one_line_and_exit_2(args: list[str], says: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_the_usage_of_a_mistake_names_the_command() -> None:
+    done = sluggish("preflight")  # run as a module, as scripts/run does
+    assert done.returncode == 2
+    assert done.stderr.startswith("Usage: sluggish preflight ")
+
+
 def test_what_cannot_be_recognised_is_listed_and_is_exit_30(tmp_path: Path) -> None:
     (tmp_path / "letter\x1b[2J.txt").write_text("Dear all\n")
     done = sluggish("diagnose", str(tmp_path))

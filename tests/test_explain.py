@@ -77,3 +77,22 @@ def test_every_kind_of_kernel_line_has_its_words_and_names_rules_that_exist() ->
     for kind in kernel_log.FACTS:  # a fact without a kind has one entry for all
         if kind.__name__ in told and not {"kind", "severity"} & {f.name for f in fields(kind)}:
             assert set(table[kind.__name__]) == {"any"}
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in RULES])
+def test_no_line_of_a_rule_is_told_twice(rule: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run(rule)
+    told = [line for line in capsys.readouterr().out.splitlines() if line]
+    assert len(told) == len(set(told))
+
+
+def test_a_terminal_gets_whole_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    run("SYNC-OP")
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "\nheard by  Do ranks" in out
+    assert "\n          -> rank_desync (collective_mismatch)\n" in out

@@ -12,6 +12,7 @@ from jsonschema import Draft202012Validator
 from sluggish.cli.ranks import run
 from sluggish.evidence.open import load
 from sluggish.evidence.source import EvidenceError
+from sluggish.facts.store import Facts, Gap
 from sluggish.probes import PROBES
 from sluggish.ranks import gather, ranks_answer
 from sluggish.report import schema
@@ -135,6 +136,12 @@ def test_a_dump_that_was_refused_is_told_with_its_reason(tmp_path, capsys):
     refused, cut = (n for n in answer["notes"] if "nccl_trace" in n)
     assert "rank_11: not understood: expected a whole pickle" in refused + cut
     assert "rank_9: not understood: refused: the dump wants to run os.system" in refused + cut
+
+
+def test_what_was_not_asked_is_told_by_name_where_it_has_no_file():
+    facts = Facts()
+    facts.gaps.append(Gap(node="gpu-07", fact=None, probe="nccl_ras", why="not asked: why"))
+    assert ranks_answer(facts).notes[-1] == "NCCL RAS: not asked: why"
 
 
 def test_a_dump_that_is_empty_or_cut_in_its_head_is_told_too(tmp_path, capsys):

@@ -296,3 +296,26 @@ def test_a_node_that_said_nothing_is_one_line_and_hides_no_other_gap() -> None:
     told = text.partition("NOT CHECKED\n")[2]
     assert "probe 0, probe 1, probe 2 and 6 more (unreachable: no answer)" in " ".join(told.split())
     assert "gpu-07 kernel log (denied)" in told
+
+
+def test_a_narrow_title_keeps_when_it_was_looked_at() -> None:
+    live = replace(DIAGNOSIS, summary=replace(DIAGNOSIS.summary, took_s=13.0))
+    long = replace(live, job=Job(id="48390", name="fsdp-70b-pretrain-0001", user="alice"))
+    for diagnosis in (live, long):
+        title = render(diagnosis, Look(width=80)).splitlines()[0]
+        assert len(title) <= 80
+        assert title.startswith("sluggish ")
+        assert "job 48390" in title
+        assert title.endswith("looked 03:22:10Z")
+
+
+def test_a_job_that_has_ended_is_as_old_as_it_ran() -> None:
+    began = NOW - timedelta(hours=3)
+    job = replace(
+        DIAGNOSIS.job or Job(id="48390"), state="FAILED", started_at=began,
+        ended_at=began + timedelta(seconds=12),
+    )  # fmt: skip
+    assert "  failed after 12 s  " in render(replace(DIAGNOSIS, job=job)).splitlines()[0]
+    # Slurm's EndTime of a running job lies ahead: its time limit
+    later = replace(job, state="RUNNING", ended_at=NOW + timedelta(days=6))
+    assert "  running 6h15m  " in render(replace(DIAGNOSIS, job=later)).splitlines()[0]

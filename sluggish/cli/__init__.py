@@ -80,7 +80,7 @@ def diagnose(
 ) -> None:
     """Name the cause, of a job or out of recorded evidence, and what to run next.
 
-    Runs and changes nothing.
+    Probes only read; the commands are printed, not run.
     """
     from sluggish.cli.diagnose import run, run_live
 
@@ -361,7 +361,7 @@ def main() -> None:
         _complain("stdout is closed: there is nowhere to print to")
         sys.exit(EXIT_USAGE)
     try:
-        app()
+        app(prog_name="sluggish")  # also by `python -m sluggish`
     except BrokenPipeError:  # `sluggish diagnose ... | head`
         _silence_stdout()
         sys.exit(1)

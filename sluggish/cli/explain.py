@@ -1,10 +1,21 @@
 """`sluggish explain TOPIC`: a rule id, an Xid, an SXid, or a pasted line of the kernel or NCCL."""
 
+from __future__ import annotations
+
 import inspect
 import sys
+import textwrap
+from typing import TYPE_CHECKING
 
 from sluggish.causes import EXIT_USAGE
+from sluggish.cli.screen import look_of
 from sluggish.text import safe
+
+if TYPE_CHECKING:
+    from sluggish.report.terminal import Look
+
+COLUMN = 10
+"""Width of the word at the left, as on the screen of a diagnosis."""
 
 
 def run(topic: str) -> int:
@@ -17,8 +28,19 @@ def run(topic: str) -> int:
             file=sys.stderr,
         )
         return EXIT_USAGE
-    print("\n".join(safe(line, 2_000) for line in lines))
+    for line in lines:
+        print("\n".join(_broken(safe(line, 2_000), look_of(sys.stdout))))
     return 0
+
+
+def _broken(line: str, look: Look) -> list[str]:
+    """A line as the terminal has room for it, below its word at the left; a pipe gets it whole."""
+    if not sys.stdout.isatty():
+        return [line]
+    indent = " " * COLUMN if line[:COLUMN].endswith("  ") else ""
+    return textwrap.wrap(
+        line, look.width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False
+    ) or [""]
 
 
 def _rule(topic: str) -> list[str] | None:
@@ -31,7 +53,9 @@ def _rule(topic: str) -> list[str] | None:
         return None
     page = rule_page(rule.id)
     text = inspect.cleandoc(rule.observe.__doc__ or "").splitlines()
-    lines = [f"{rule.id}  ({rule.family})", *text, *page.get("sees", ())]
+    sees = page.get("sees", ())
+    told = () if sees and sees[0].startswith(" ".join(text).rstrip(".")) else text
+    lines = [f"{rule.id}  ({rule.family})", *told, *sees]
     for title, key in (("What to do", "do"), ("When it is wrong", "wrong")):
         if key in page:
             lines += ["", title, *page[key]]

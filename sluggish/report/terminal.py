@@ -3,9 +3,11 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from sluggish.causes import EXIT_CODES, Cause, Level
 from sluggish.findings import Finding, Role, Strength
+from sluggish.job import Job
 from sluggish.report import words
 from sluggish.text import safe
 from sluggish.verdict.model import Culprit, Diagnosis, NotChecked, Verdict
@@ -88,26 +90,39 @@ def _title(d: Diagnosis, width: int) -> str:
     """One line always, so that the verdict stands in the third."""
     summary = d.summary
     state = safe(d.job.state, 20).lower() if d.job and d.job.state else ""
-    if summary.elapsed_s is not None:
+    if d.job and (ran := _ran(d.job, d.taken_at)) is not None:
+        state = f"{state or 'ended'} after {words.lasting(ran)}"
+    elif summary.elapsed_s is not None:
         state = f"{state or 'age'} {words.lasting(summary.elapsed_s)}"
     looks = [""]
     if d.taken_at:
         took = f" in {summary.took_s:.0f} s" if summary.took_s else ""
-        looks = [
-            f"looked {d.taken_at:%Y-%m-%d %H:%M:%S}Z{took}",
-            f"looked {d.taken_at:%H:%M:%S}Z{took}",
-        ]
-    head = (f"sluggish {d.tool_version}".strip(), _job(d), _size(d), state)
-    lines = ["  ".join(part for part in (*head, at) if part) for at in looks]
-    line = safe(next((line for line in lines if len(line) <= width), lines[-1]))
+        clock = f"looked {d.taken_at:%H:%M:%S}Z"
+        looks = [f"looked {d.taken_at:%Y-%m-%d %H:%M:%S}Z{took}", f"{clock}{took}", clock]
+    version = f"sluggish {d.tool_version}".strip()
+    # what is left out first where the terminal is narrow: the day, the version, the job's name
+    tries = [(version, _job(d), at) for at in looks]
+    tries += [("sluggish", _job(d), looks[-1]), ("sluggish", _job(d, name=False), looks[-1])]
+    lines = [
+        safe("  ".join(part for part in (head, job, _size(d), state, at) if part))
+        for head, job, at in tries
+    ]
+    line = next((line for line in lines if len(line) <= width), lines[-1])
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def _job(d: Diagnosis) -> str:
+def _ran(job: Job, now: datetime | None) -> float | None:
+    """How long a job ran that had ended by the look: its age says nothing then."""
+    if job.started_at is None or job.ended_at is None or now is None or job.ended_at > now:
+        return None
+    return (job.ended_at - job.started_at).total_seconds()
+
+
+def _job(d: Diagnosis, *, name: bool = True) -> str:
     if d.job is None:
         return "job not known"
     user = f"({safe(d.job.user, 20)})" if d.job.user else ""
-    parts = ("job", safe(d.job.id, 20), safe(d.job.name or "", 24), user)
+    parts = ("job", safe(d.job.id, 20), safe(d.job.name or "", 24) if name else "", user)
     return " ".join(part for part in parts if part)
 
 
