@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from sluggish import __version__
-from sluggish.correlate.fabric_ends import queried
+from sluggish.correlate.fabric_ends import queried, under_hcas
 from sluggish.correlate.flavour import flavours
 from sluggish.correlate.listed import with_processes
 from sluggish.correlate.locate import at_home, places
@@ -91,6 +91,7 @@ def gather(bundle: Bundle, probes: Sequence[ModuleType], mapper: Mapper = map) -
     seen = look(bundle, facts)
     facts.add(seen)
     with_processes(facts)
+    under_hcas(facts)
     for counted in tuple(queried(facts, seen)):
         facts.add(counted)
     for flavour in tuple(flavours(facts, seen)):

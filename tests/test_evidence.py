@@ -383,6 +383,14 @@ def test_a_job_id_in_the_name_of_a_log_is_not_a_rank(tmp_path: Path) -> None:
     assert load([str(tmp_path)], PROBES).evidence[0].rank is None
 
 
+def test_a_file_a_device_of_two_samples_keeps_the_names_that_say_so(tmp_path: Path) -> None:
+    for device in ("ens1np0", "ens2np0"):
+        for sample in ("a", "b"):
+            write(tmp_path / f"gpu-07/counters_{device}.{sample}.txt", b"port_rcv_data " + b"1")
+    found = load([str(tmp_path)], PROBES).evidence
+    assert [e.sample for e in sorted(found, key=lambda e: e.path)] == ["a", "b", "a", "b"]
+
+
 def test_two_samples_are_told_apart_by_name_or_else_by_time(tmp_path: Path) -> None:
     write(tmp_path / "gpu-07/counters-after.txt", b"port_rcv_data 2")
     write(tmp_path / "gpu-07/counters-before.txt", b"port_rcv_data 1")

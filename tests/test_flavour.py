@@ -9,6 +9,7 @@ from fabric_facts import at, counters, facts, healthy, log, nodes, port, run
 from storyroom import story
 
 from sluggish.causes import Cause
+from sluggish.correlate.fabric_ends import under_hcas
 from sluggish.correlate.flavour import flavours
 from sluggish.correlate.phase import phase
 from sluggish.diagnose import diagnose
@@ -313,3 +314,28 @@ def test_no_slingshot_on_a_machine_tells_nothing_of_its_ports() -> None:
             asked.facts.answered[probe] = set(TWO)
         holes = not_answered(fabric, asked)
         assert {node for node, missing in holes.items() if missing[0][0] == "ib_ports"} == unseen
+
+
+def test_counters_under_the_name_of_a_network_device_are_its_hca_s() -> None:
+    roce = port("gpu-01", "mlx5_2", link_layer="ethernet", netdev="ens1np0")
+    moved = {"rx_prio3_pause": 9, "link_down_events_phy": 1}
+    told = facts(
+        roce,
+        *[
+            PortCounters(node="gpu-01", hca=name, port=1, sample=sample, at=at(minutes),
+                         counters={k: v * times for k, v in moved.items()})
+            for name in ("ens1np0", "ens9np0")
+            for sample, minutes, times in (("a", 18, 0), ("b", 18.25, 1))
+        ],
+    )  # fmt: skip
+    told.add(PortCounters(node="gpu-01", hca="mlx5_2", port=1, sample="a", at=at(18),
+                          counters={"out_of_sequence": 4}))  # fmt: skip
+    under_hcas(told)
+    assert [c.hca for c in told.all(PortCounters)] == ["mlx5_2"] * 2 + ["ens9np0"] * 2
+    assert told.all(PortCounters)[0].counters == {
+        "rx_prio3_pause": 0, "link_down_events_phy": 0, "out_of_sequence": 4,
+    }  # fmt: skip
+    found = run("IB-COUNTERS", roce, *told.all(PortCounters), names=("gpu-01",))
+    assert [(f.node, f.spots[0].hca) for f in found if f.role is Role.ROOT] == [
+        ("gpu-01", "mlx5_2")
+    ]

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from sluggish.correlate.hcas import ports_of_job, short, short_of
 from sluggish.facts import ib_words
@@ -35,6 +36,25 @@ def hca_of(rest: str) -> str | None:
     """`mlx5_3`; None for `HCA-4`, which counts the cards of a host in an order of its own."""
     ours = ib_words.is_hca(rest) and not rest.startswith("HCA-")
     return rest if ours else None
+
+
+def under_hcas(facts: Facts) -> None:
+    """Counters that a network device's name stands above are its HCA's, where a port tells it."""
+    names: dict[tuple[str | None, str], str] = {
+        (short(p.node), p.netdev): p.hca for p in facts.all(Port) if p.netdev and p.port == 1
+    }
+    hcas = {(short(p.node), p.hca) for p in facts.all(Port)}
+    told = facts.all(PortCounters)
+    if not any((short(c.node), c.hca) in names for c in told):
+        return
+    merged: dict[tuple[str | None, str, int, str], PortCounters] = {}
+    for one in told:
+        known = (short(one.node), one.hca) in hcas
+        hca = one.hca if known else names.get((short(one.node), one.hca), one.hca)
+        key = (short(one.node), hca, one.port, one.sample)
+        before = merged[key].counters if key in merged else {}
+        merged[key] = replace(merged.get(key, one), hca=hca, counters={**one.counters, **before})
+    facts.facts[PortCounters] = list(merged.values())
 
 
 def queried(facts: Facts, look: Look) -> Iterator[PortCounters]:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 
-from sluggish.evidence import bug_report, gathered
+from sluggish.evidence import bug_report, gathered, transcript
 from sluggish.evidence.archive import OTHER_PACKERS
 from sluggish.evidence.decode import decode, without_colours
 from sluggish.evidence.model import Evidence, Unread
 from sluggish.evidence.naming import hosts_in, node_of, own_host, rank_of, sample_of
 from sluggish.evidence.source import Item, unreadable
-from sluggish.text import counted
+from sluggish.text import counted, safe
 
 HEAD = 64 << 10
 MORE_WINDOWS = 6
@@ -80,7 +80,7 @@ def _look(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
     try:
         if bug_report.is_report(item.read(0, bug_report.HEAD)):
             return _of_report(item, probes)
-        return _of_nodes(item, probes) or [_recognised(item, probes)]
+        return _of_nodes(item, probes) or _of_commands(item, probes) or [_recognised(item, probes)]
     except OSError as problem:
         return [unreadable(item.name, problem)]
 
@@ -113,6 +113,27 @@ def _of_nodes(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
         replace(one, own=node, hosts=one.hosts | {node}) if isinstance(one, Seen) else one
         for node, one in found
     ]
+
+
+def _of_commands(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
+    """The answers in a transcript of a terminal; nothing where fewer than two are of a kind."""
+    parts = transcript.apart(item)
+    found = [(part, _recognised(part.item, probes)) for part in parts]
+    known = [(part, one) for part, one in found if isinstance(one, Seen)]
+    if len(known) < transcript.FEWEST:
+        return []
+    seen: list[Seen | Unread] = [
+        replace(
+            one, own=one.own or part.node, hosts=one.hosts | ({part.node} if part.node else set())
+        )
+        for part, one in known
+    ]
+    others = [part.command for part, one in found if isinstance(one, Unread)]
+    if others:
+        rest = counted(len(others), "answer is", "answers are")
+        why = f"a transcript: {rest} of no known kind ({safe(', '.join(others), 120)})"
+        seen.append(Unread(path=item.name, why=why))
+    return seen
 
 
 def _recognised(item: Item, probes: Sequence[ModuleType]) -> Seen | Unread:
@@ -240,7 +261,9 @@ def _samples(found: list[Evidence]) -> list[Evidence]:
             groups[made.probe, made.node].append(index)
     for places in groups.values():
         named = [sample_of(found[place].path) for place in places]
-        if len(places) < 2 or (named.count("a"), named.count("b")) != (1, 1):
+        pairs = named.count("a") == named.count("b") == len(named) / 2  # a file a device, twice
+        one_pair = (named.count("a"), named.count("b")) == (1, 1)
+        if len(places) < 2 or not (pairs or one_pair):
             named = ["a", *[""] * (len(places) - 2), "b"] if len(places) > 1 else [""]
             places.sort(key=lambda place: _when(found[place]))
         for place, sample in zip(places, named, strict=True):

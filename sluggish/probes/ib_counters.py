@@ -11,7 +11,9 @@ No root. Traps (prometheus/procfs class_infiniband.go, kernel core/sysfs.c, ibsi
 - Slingshot has no /sys/class/infiniband: its counters are files of cxi's telemetry, each with the
   second of its reading behind an @ (HewlettPackard/shs-docs, PCIe and HNI errors).
 
-Also read: `rdma statistic show`, plain, -p and -j, the same hw_counters as netlink tells them.
+Also read: `rdma statistic show`, plain, -p and -j, the same hw_counters as netlink tells them; and
+what a bare `ethtool -S` printed, where its command or the file's name tells the network device,
+which stands for its HCA (correlate/fabric_ends).
 """
 
 import json
@@ -67,6 +69,12 @@ BINARY = False
 _KEY = re.compile(r"ports/(\d{1,3})/(?:hw_)?counters/(\w{1,80})\Z")
 # efa_0/hw_counters/no_completion_cmds:0       (of the device; up to Linux 5.14 of its port)
 _DEVICE_KEY = re.compile(r"hw_counters/(no_completion_cmds)\Z")
+# NIC statistics:
+_BARE = re.compile(r"NIC statistics:\s*\Z")
+# root@gpu-01:~# ethtool -S ens1np0
+_ASKED = re.compile(r"\bethtool -S ([a-z][\w.-]{1,14})\s*\Z")
+# counters/ethtool_ens1np0.b.txt       gpu-01-ethtool-S-enp12s0f0np0.txt       (persistent names)
+_IN_NAME = re.compile(r"(?<![A-Za-z0-9])(en[opsx]\w{1,12}?|eth\d{1,3})(?![A-Za-z0-9])")
 # cxi0/device/telemetry/pct_spt_timeouts:12@1677004105.281053194
 _TELEMETRY = re.compile(r"device/telemetry/((?:pct|hni)_\w{1,60})\Z")
 # link rdmap0s6/1 tx_bytes 812345 tx_pkts 3 rx_drops 0       (rdma statistic show)
@@ -91,6 +99,7 @@ _SNIFF = re.compile(
 )
 _SNIFF_MORE = re.compile(
     rb"^(?:\S{0,200}[/:])?cxi\d{1,3}/device/telemetry/(?:pct|hni)_\w+:\d"
+    rb"|^NIC statistics:[ \t]*$"
     rb"|^link [A-Za-z][\w.-]{0,63}/\d{1,3} ?(?:\n {1,8})?"
     rb"(?:rx_write_requests|tx_bytes|lifespan|duplicate_request) \d",
     re.MULTILINE,
@@ -124,7 +133,7 @@ def parse(text: str, origin: Origin) -> Iterator[PortCounters]:
             told = ib_words.number(entry.value.partition("@")[0])
             if told is not None:
                 ports.setdefault((entry.hca, 1), {})[key[1]] = told
-    for key_of, counters in _of_rdma(text):
+    for key_of, counters in (*_of_rdma(text), *_of_bare(text, origin)):
         ports.setdefault(key_of, {}).update(counters)
     if not ports:
         raise ValueError("expected 'NAME/ports/N/counters/link_downed:0' lines")
@@ -168,6 +177,29 @@ def _of_rdma(text: str) -> Iterator[tuple[tuple[str, int], dict[str, int]]]:
         else:
             here = None
     yield from found.items()
+
+
+def _of_bare(text: str, origin: Origin) -> Iterator[tuple[tuple[str, int], dict[str, int]]]:
+    """Blocks of a bare `ethtool -S`, under the name of their network device."""
+    blocks: list[tuple[str, list[str]]] = []
+    name = ""
+    for line in text.splitlines() if "NIC statistics:" in text else ():
+        if asked := _ASKED.search(line[-200:]):
+            name = asked[1]
+        elif _BARE.match(line):
+            blocks.append((name, []))
+            name = ""
+        elif blocks and line.startswith(" "):
+            blocks[-1][1].append(line)
+    if len(blocks) == 1 and not blocks[0][0] and "==> ethtool" not in text:
+        told = _IN_NAME.search(origin.path.rsplit("/", 1)[-1])
+        if not told:
+            raise ValueError("expected the network device in the file's name or its command")
+        blocks = [(told[1], blocks[0][1])]
+    for device, lines in blocks:
+        if device:
+            found = _STATISTIC.findall("\n".join(lines))
+            yield (device, 1), {key: int(value) for key, value in found}
 
 
 def _of_json(text: str) -> Iterator[tuple[tuple[str, int], dict[str, int]]]:
