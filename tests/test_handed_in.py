@@ -156,3 +156,46 @@ def test_kernel_logs_that_were_filtered_rule_nothing_out(tmp_path: Path) -> None
     found = diagnose(load([str(folder)], PROBES))
     assert _short(found)[:3] == expected
     assert "memory" not in {entry.cause for entry in found.verdict.ruled_out}
+
+
+def _nvlink(counts: list[int], of: int = 18) -> str:
+    """`nvidia-smi nvlink -s`: so many links of each GPU are up."""
+    return "".join(
+        f"GPU {i}: NVIDIA B300 SXM6 AC (UUID: GPU-11111111-2222-3333-4444-55555555555{i})\n"
+        + "".join(f"\t Link {k}: {'53.125 GB/s' if k < n else '<inactive>'}\n" for k in range(of))
+        for i, n in enumerate(counts)
+    )
+
+
+BUILT_SO = {
+    "whole": [18] * 8,
+    "pairs beside boards without a bridge": [12, 12, 0, 0, 12, 12, 12, 12],
+    "still training": [18, 3, 7, 0, 18, 2, 9, 1],
+    "none": [0] * 8,
+}
+
+
+@pytest.mark.parametrize("counts", BUILT_SO.values(), ids=BUILT_SO)
+@pytest.mark.parametrize("story", ["seed", "healthy_stale"])
+def test_links_that_are_built_so_change_no_verdict(
+    tmp_path: Path, story: str, counts: list[int]
+) -> None:
+    folder = loose(story, tmp_path / "in")
+    expected = told(folder)
+    for node in (folder / "nodes").iterdir():
+        (node / "nvlink.txt").write_text(_nvlink(counts))
+    assert told(folder) == expected
+
+
+@pytest.mark.parametrize("story", ["seed", "healthy_stale"])
+def test_a_lost_link_outranks_neither_the_collectives_nor_a_job_that_moves(
+    tmp_path: Path, story: str
+) -> None:
+    folder = loose(story, tmp_path / "in")
+    expected = told(folder)[:3]
+    first = min((folder / "nodes").iterdir())
+    (first / "nvlink.txt").write_text(_nvlink([18] * 7 + [17]))
+    found = diagnose(load([str(folder)], PROBES))
+    assert _short(found)[:3] == expected
+    assert found.verdict.drain_nodes == ()
+    assert any(f.says.startswith("17 NVLinks") and f.node == first.name for f in found.findings)

@@ -17,7 +17,8 @@ FEW = 0.25
 def link_findings(view: View) -> Iterator[Finding]:
     """A lost link is a hint: links that still train say `<inactive>` too.
 
-    (NVIDIA/NVSentinel issues 1481 and 1701: A100 without a bridge, 214 of 288 nodes at boot.)
+    Sources: awslabs' notes on NVLink of B300 (compare the number of links over a node's GPUs);
+    NVIDIA/NVSentinel issues 1481 and 1701 (A100 without a bridge, 214 of 288 nodes at boot).
     """
     groups: dict[tuple[str | None, bool], list[GpuLinks]] = defaultdict(list)
     for one in view.all(GpuLinks):
