@@ -74,7 +74,9 @@ _BARE = re.compile(r"NIC statistics:\s*\Z")
 # root@gpu-01:~# ethtool -S ens1np0
 _ASKED = re.compile(r"\bethtool -S ([a-z][\w.-]{1,14})\s*\Z")
 # counters/ethtool_ens1np0.b.txt       gpu-01-ethtool-S-enp12s0f0np0.txt       (persistent names)
-_IN_NAME = re.compile(r"(?<![A-Za-z0-9])(en[opsx]\w{1,12}?|eth\d{1,3})(?![A-Za-z0-9])")
+_IN_NAME = re.compile(
+    r"(?<![A-Za-z0-9])((?:en[ops]|ib[ps]?|eth|rdma|roce)\d\w{0,12}?)(?![A-Za-z0-9])"
+)
 # cxi0/device/telemetry/pct_spt_timeouts:12@1677004105.281053194
 _TELEMETRY = re.compile(r"device/telemetry/((?:pct|hni)_\w{1,60})\Z")
 # link rdmap0s6/1 tx_bytes 812345 tx_pkts 3 rx_drops 0       (rdma statistic show)
