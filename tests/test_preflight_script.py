@@ -268,6 +268,25 @@ def test_who_launches_where_no_srun_does_is_said() -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    ["bash -c 'srun python t.py'", "ssh n1 srun python t.py", "x=`srun python t.py`",
+     'x="$(srun python t.py)"', "trap 'srun python t.py' EXIT", "echo a | xargs srun python",
+     "coproc srun python t.py", "bash -c '/usr/bin/srun python t.py'"],
+)  # fmt: skip
+def test_a_launch_that_is_not_looked_into_is_said(line: str) -> None:
+    told = list(not_checked(read_script(f"{BATCH}{line}\n")))
+    assert [one for one in told if one.startswith("line 3: srun stands in quotes")]
+
+
+@pytest.mark.parametrize(
+    "line", ["echo 'srun a'", "# srun a", "srun --version", "srun -lK a", "which srun", "x=srun"]
+)
+def test_what_starts_no_step_is_no_launch(line: str) -> None:
+    assert fit(notes(BATCH + line))
+    assert "in quotes" not in " ".join(not_checked(read_script(BATCH + line)))
+
+
+@pytest.mark.parametrize(
     ("launch", "told"),
     [
         ("srun -K torchrun --node_rank=$SLURM_NODEID t.py", True),

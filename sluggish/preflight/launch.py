@@ -25,6 +25,7 @@ BARE = re.compile(
     r"writable))\Z"
 )
 """srun's options that take no word behind them (srun(1))."""
+ASKS = frozenset({"--version", "-V", "--help", "-h", "--usage"})
 HELPERS = frozenset(
     {"cp", "date", "df", "echo", "free", "hostname", "ibstat", "ls", "lsof", "mkdir", "mv"}
     | {"nvidia-smi", "rm", "rsync", "sleep", "sluggish", "tar", "test", "true", "uname"}
@@ -42,6 +43,8 @@ def sruns(script: Script) -> Iterator[Command]:
         words = bare(command, script)
         if words and name_of(words[0]) == "srun":
             program = _program(words)
+            if program is None and ASKS & set(words):
+                continue
             if program is None or name_of(program) not in HELPERS:
                 yield Command(line=command.line, words=tuple(words), raw=command.raw)
 
@@ -95,6 +98,24 @@ def _program(words: list[str]) -> str | None:
     return words[len(own) + 1] if len(words) > len(own) + 1 else None
 
 
+_INSIDE = re.compile(r"(?:^|[\s;&|(`])(?:/\S*/)?srun\s")
+PRINTS = ("echo", "printf", "logger", "grep", "sed", "awk", "which", "type", "hash", "man")
+
+
+def in_quotes(script: Script) -> Iterator[int]:
+    """Lines where a command that is not looked into seems to start a step: `ssh n1 srun ...`."""
+    known = {command.line for command in sruns(script)}
+    for command in script.commands:
+        words = bare(command, script)
+        if command.line in known or not words or name_of(words[0]) in (*PRINTS, "srun"):
+            continue
+        if any(_INSIDE.search(f"{word} ") for word in words):
+            yield command.line
+    for setting in script.settings.values():
+        if re.search(r"(?:\$\(|`)\s*srun(?:\s|\Z)", setting.value):
+            yield setting.line
+
+
 def kill(script: Script) -> Iterator[Note]:
     """Ranks that outlive a dead one."""
     told = script.settings.get("SLURM_KILL_BAD_EXIT")
@@ -102,7 +123,9 @@ def kill(script: Script) -> Iterator[Note]:
         return
     for command in sruns(script):
         own = _options(command.words)
-        flags = [w for w in own if re.match(r"(?:--kill-on-bad-exit(?:=.*)?|-K\d?)\Z", w)]
+        flags = [
+            w for w in own if re.match(r"(?:--kill-on-bad-exit(?:=.*)?|-[EHklOsQuvXZ]*K\d?)\Z", w)
+        ]
         if flags and not flags[-1].endswith("0"):
             continue
         hidden = [word for word in own if word.startswith("$")]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from sluggish.preflight.launch import checkpoint, export, kill, saves_are_told, sruns
+from sluggish.preflight.launch import checkpoint, export, in_quotes, kill, saves_are_told, sruns
 from sluggish.preflight.note import Note
 from sluggish.preflight.recorder import recorder
 from sluggish.preflight.settings import folklore, timeouts, watchdog
@@ -38,6 +38,10 @@ def not_checked(script: Script) -> Iterator[str]:
             yield f"the launch: {by} starts the ranks, and what it does when one of them dies"
         else:
             yield "the launch: no srun that starts ranks stands in this script"
+    quoted = sorted(set(in_quotes(script)))
+    if quoted:
+        lines = ", ".join(map(str, quoted[:8]))
+        yield f"line {lines}: srun stands in quotes there, or is handed to another program"
     for line in script.inner:
         yield f"the script in the here-document at line {line}: give it as a file of its own"
     if not saves_are_told(script):
