@@ -28,6 +28,8 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
     missed = [r for r in missed if r not in hidden]
     if sinks.odd or sinks.lonely:
         roots = [_node_root(scene, graph, n, "mismatch") for n in sinks.odd + sinks.lonely]
+        victims = {r for n in sinks.lonely for r in n.joined} - sinks.held
+        roots = [tuple(r for r in row if r.rank not in victims) for row in roots]
         gloo = any(n.group in scene.gloo for n in sinks.odd)  # it ends a rank for its peer's size
         late = [rank for rank in missed if rank in scene.standings or not gloo]
         roots.append(_idle_roots(scene, graph, late, dead))

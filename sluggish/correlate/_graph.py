@@ -28,6 +28,8 @@ class Sinks:
     odd: list[Node] = field(default_factory=list)
     lonely: list[Node] = field(default_factory=list)
     """Minority of a cycle: in an operation that almost nobody joined."""
+    held: set[int] = field(default_factory=set)
+    """Of the ranks in these those that the circle waits for: others there are victims."""
     idle: list[int] = field(default_factory=list)
     device: list[Node] = field(default_factory=list)
     cycle: list[Node] = field(default_factory=list)
@@ -121,6 +123,7 @@ def _break_cycle(scene: Scene, nodes: list[Node], sinks: Sinks) -> None:
         return
     if len(few) == 1:
         sinks.lonely += few
+        sinks.held |= _holding(few[0], nodes)
         return
     inverted, opposed = _inverted(scene, nodes)
     if inverted is None:
@@ -142,9 +145,8 @@ def _inverted(
     sides = [(a.joined & b.waits, b.joined & a.waits, a, b) for a, b in held]
     mutual = [side for side in sides if side[0] and side[1]]
     if not mutual:
-        if any(node.op.peer is not None for node in nodes):  # a pipeline carries the wait on
-            return set(), [(node, node.joined) for node in nodes]
-        return {rank for node in nodes for rank in node.joined if _holds_up(rank, nodes)}, []
+        # over three places and more any of them may have been first elsewhere
+        return set(), [(node, held) for node in nodes if (held := _holding(node, nodes))]
     found: set[int] = set()
     opposed: list[tuple[Node, set[int]]] = []
     for one, other, a, b in mutual:
@@ -160,8 +162,9 @@ def _inverted(
     return found, opposed
 
 
-def _holds_up(rank: int, nodes: list[Node]) -> bool:
-    return any(rank in node.waits for node in nodes)
+def _holding(node: Node, nodes: list[Node]) -> set[int]:
+    """Ranks of a place of the circle that another place of it waits for."""
+    return {rank for rank in node.joined if any(rank in other.waits for other in nodes)}
 
 
 def reached(graph: Graph, start: list[Vertex]) -> set[int]:
