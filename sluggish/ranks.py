@@ -1,5 +1,6 @@
 """Facts -> the answer of `sluggish ranks`: who waits for whom, and nothing else."""
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -124,7 +125,7 @@ def ranks_answer(facts: Facts, unread: Sequence[Unread] = ()) -> RanksAnswer:
         observed=wait.observed,
         world_size=wait.world_size,
         sources=tuple(dict.fromkeys((*wait.sources, *told))),
-        notes=(*wait.confidence_notes, *_not_read(facts, unread)),
+        notes=(*wait.confidence_notes, *_not_read(facts, unread, set(wait.unobserved))),
         stacks=tuple(
             (g.ranks, g.meaning.words if g.meaning else g.frames[0].function)
             for g in grouped(facts.all(Stack))
@@ -148,19 +149,29 @@ def _slow(facts: Facts) -> list[tuple[str, WaitRoot]]:
 
 
 STRAGGLERS = {"nvrx_straggler": "NVRx", "megatron_straggler": "Megatron's straggler detector"}
+_NUMBER = re.compile(r"\d{1,9}")
 SHOWN = 4  # files that could not be read are named up to here
 OF_RANKS = {"flight_recorder": "flight recorder", "nccl_ras": "NCCL RAS", "stacks": "stacks"}
 
 
-def _not_read(facts: Facts, unread: Sequence[Unread]) -> Iterator[str]:
-    """A dump that was refused, cut short or empty: its rank is not seen for that reason."""
+def _not_read(facts: Facts, unread: Sequence[Unread], unseen: set[int]) -> Iterator[str]:
+    """A dump that was refused, cut short or empty: its rank is not seen for that reason.
+
+    Files that by their names are of ranks that were not seen come first.
+    """
     gaps = [gap for gap in facts.gaps if gap.probe in OF_RANKS]
-    rows = dict.fromkeys((gap.path or OF_RANKS[gap.probe], gap.why) for gap in gaps)
-    rows |= dict.fromkeys((one.path, one.why) for one in unread)
-    for path, why in list(rows)[:SHOWN]:
+    told = dict.fromkeys((gap.path or OF_RANKS[gap.probe], gap.why) for gap in gaps)
+    told |= dict.fromkeys((one.path, one.why) for one in unread)
+    rows = sorted(told, key=lambda row: _last_number(row[0]) not in unseen)
+    for path, why in rows[:SHOWN]:
         yield f"{path}: {why}"
     if len(rows) > SHOWN:
         yield f"and {len(rows) - SHOWN} more files could not be read"
+
+
+def _last_number(path: str) -> int | None:
+    found = _NUMBER.findall(path.rpartition("/")[2])
+    return int(found[-1]) if found else None
 
 
 def _heads(facts: Facts) -> tuple[GroupHead, ...]:

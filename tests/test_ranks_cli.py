@@ -138,6 +138,19 @@ def test_a_dump_that_was_refused_is_told_with_its_reason(tmp_path, capsys):
     assert "rank_9: not understood: refused: the dump wants to run os.system" in refused + cut
 
 
+def test_of_many_files_that_tell_nothing_the_cut_dump_of_an_unseen_rank_comes_first(
+    tmp_path, capsys
+):
+    files = fsdp(16, 3, "operation").files()
+    files[7] = files[7][:60]
+    folder = dumps(tmp_path, files)
+    for n in "abcdefgh":
+        (tmp_path / f"a_note_{n}").write_text("nothing")
+    assert run([folder], as_json=True) == 12
+    notes = [n for n in json.loads(capsys.readouterr().out)["notes"] if "note" in n or "trace" in n]
+    assert (len(notes), "nccl_trace_rank_7: " in notes[0]) == (4, True)
+
+
 def test_what_was_not_asked_is_told_by_name_where_it_has_no_file():
     facts = Facts()
     facts.gaps.append(Gap(node="gpu-07", fact=None, probe="nccl_ras", why="not asked: why"))
