@@ -64,7 +64,7 @@ def opened(path: Path, notes: list[str], *, create: bool) -> sqlite3.Connection:
     local = kind in LOCAL
     new = not path.exists()
     if new and not create:
-        raise Refused("no ledger there yet")
+        raise Refused("no ledger there yet: the first live look begins one")
     if create:
         _make(path)
     head = _head(path)
