@@ -167,3 +167,63 @@ def test_colours_hide_no_event(tmp_path: Path) -> None:
     red = f"\x1b[32m[  902.000001] \x1b[0m\x1b[33mNVRM: \x1b[0m\x1b[1m\x1b[31m{XID[6:]}\x1b[0m\n"
     (xid,) = facts_of(tmp_path, rows + red).all(Xid)
     assert (xid.code, xid.line) == (79, f"[  902.000001] {XID}")
+
+
+# what somebody copied from a terminal -------------------------------------------------------------
+
+TABLE = (HERE / "captures/nvidia_smi/h200-580-table.txt").read_text(encoding="utf-8")
+DMESG = f"[  901.000001] usb 1-1: new device\n[  902.000001] {XID}\n"
+SESSION = (
+    "Last login: Tue Nov 24 03:00:00 2026\n{0}uptime\n 03:22:10 up 12 days\n{0}nvidia-smi\n"
+    + TABLE.strip("\n").replace("{", "{{").replace("}", "}}")
+    + "\n{0}dmesg | tail -2\n"
+    + DMESG
+    + "{0}ssh gpu-09 ibstat\n"
+    + port("Down")
+    + "{0}exit\nlogout\n"
+)
+
+
+def kinds(tmp_path: Path, text: str) -> dict[str, str | None]:
+    path = tmp_path / "session.txt"
+    path.write_text(text)
+    return {e.probe: e.node for e in load([str(path)], PROBES).evidence}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "host"),
+    [
+        ("[root@gpu-07 ~]# ", "gpu-07"),
+        ("root@gpu-07:~# ", "gpu-07"),
+        ("(base) me@gpu-07:/scratch/x$ ", "gpu-07"),
+        ("me@gpu-07 ~ $ ", "gpu-07"),
+        ("gpu-07:~ # ", "gpu-07"),
+        ("$ ", None),
+        ("# ", None),
+        ("+ ", None),
+    ],
+)
+def test_each_answer_of_a_session_goes_to_its_probe(
+    prompt: str, host: str | None, tmp_path: Path
+) -> None:
+    found = kinds(tmp_path, SESSION.format(prompt))
+    assert found == {"nvidia_smi": host, "kernel_log": host, "ibstat": "gpu-09"}
+    (rest,) = load([str(tmp_path / "session.txt")], PROBES).unread
+    assert rest.why == "a transcript: 1 answer is of no known kind (uptime)"
+
+
+def test_commands_on_many_machines_name_no_single_one(tmp_path: Path) -> None:
+    text = f"[me@login1 ~]$ {{}} ibstat\n{port('Down')}[me@login1 ~]$ dmesg\n{DMESG}"
+    for command, node in (
+        ("pdsh -w gpu-07", None), ("srun -N1", None), ("srun -w gpu-07", "gpu-07"),
+        ("srun -w gpu-07,gpu-08", None), ("ssh -p 22 root@gpu-07", "gpu-07"),
+    ):  # fmt: skip
+        found = kinds(tmp_path, text.format(command))
+        assert found == {"ibstat": node, "kernel_log": "login1"}
+
+
+def test_the_log_of_a_job_is_not_torn_at_what_its_script_prints(tmp_path: Path) -> None:
+    text = "+ module load cuda\n+ ibstat\n" + port("Active") + "+ srun python train.py\n"
+    text += "gpu-07:1:2 [0] NCCL INFO Bootstrap\n" * 3
+    assert "job_log" in kinds(tmp_path, text)
+    assert "job.log" not in {e.path for e in load([str(tmp_path / "session.txt")], PROBES).unread}

@@ -117,7 +117,8 @@ def _of_nodes(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
 
 def _of_commands(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
     """The answers in a transcript of a terminal; nothing where fewer than two are of a kind."""
-    parts = transcript.apart(item)
+    log = "job_log" in recognise(item.read(0, HEAD), probes)
+    parts = transcript.apart(item, bare=not log)
     found = [(part, _recognised(part.item, probes)) for part in parts]
     known = [(part, one) for part, one in found if isinstance(one, Seen)]
     if len(known) < transcript.FEWEST:
