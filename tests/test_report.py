@@ -301,7 +301,9 @@ def test_a_node_that_said_nothing_is_one_line_and_hides_no_other_gap() -> None:
 def test_a_narrow_title_keeps_when_it_was_looked_at() -> None:
     live = replace(DIAGNOSIS, summary=replace(DIAGNOSIS.summary, took_s=13.0))
     long = replace(live, job=Job(id="48390", name="fsdp-70b-pretrain-0001", user="alice"))
-    for diagnosis in (live, long):
+    began = NOW - timedelta(minutes=99)
+    over = replace(long.job or Job(id=""), state="COMPLETING", started_at=began, ended_at=NOW)
+    for diagnosis in (live, long, replace(long, job=over)):
         title = render(diagnosis, Look(width=80)).splitlines()[0]
         assert len(title) <= 80
         assert title.startswith("sluggish ")

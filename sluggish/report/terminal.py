@@ -100,9 +100,9 @@ def _title(d: Diagnosis, width: int) -> str:
         clock = f"looked {d.taken_at:%H:%M:%S}Z"
         looks = [f"looked {d.taken_at:%Y-%m-%d %H:%M:%S}Z{took}", f"{clock}{took}", clock]
     version = f"sluggish {d.tool_version}".strip()
-    # what is left out first where the terminal is narrow: the day, the version, the job's name
+    # what is left out first where the terminal is narrow: the day, the version, name and user
     tries = [(version, _job(d), at) for at in looks]
-    tries += [("sluggish", _job(d), looks[-1]), ("sluggish", _job(d, name=False), looks[-1])]
+    tries += [("sluggish", job, looks[-1]) for job in (_job(d), _job(d, most=3), _job(d, most=2))]
     lines = [
         safe("  ".join(part for part in (head, job, _size(d), state, at) if part))
         for head, job, at in tries
@@ -118,11 +118,12 @@ def _ran(job: Job, now: datetime | None) -> float | None:
     return (job.ended_at - job.started_at).total_seconds()
 
 
-def _job(d: Diagnosis, *, name: bool = True) -> str:
+def _job(d: Diagnosis, *, most: int = 4) -> str:
+    """`job 48213 llm-70b (alice)`; `most` 3 is without the name, 2 without the user."""
     if d.job is None:
         return "job not known"
     user = f"({safe(d.job.user, 20)})" if d.job.user else ""
-    parts = ("job", safe(d.job.id, 20), safe(d.job.name or "", 24) if name else "", user)
+    parts = ("job", safe(d.job.id, 20), safe(d.job.name or "", 24) * (most > 3), user * (most > 2))
     return " ".join(part for part in parts if part)
 
 
