@@ -260,6 +260,7 @@ def test_no_text_of_evidence_reaches_a_command(
         for command in commands(steps):
             assert re.fullmatch(r"[ -~]+", command)
             calm = command.replace("-q | grep", "").replace("pgrep -f [p]ython|xargs", "")
+            calm = calm.replace("| grep -E 'target:|state:'", "")
             calm = re.sub(r"grep -E .* /proc/mounts \| cut .* \| xargs", "", calm)
             assert not re.search(r"[;`&<>|$\n]", calm)
 
