@@ -1,15 +1,18 @@
 """The live screen of `sluggish watch`: a row a job, the last events below it."""
 
 import sys
+import textwrap
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sluggish.text import safe
-from sluggish.watch.screen import HEADER, Row
+from sluggish.watch.screen import HEADER, Row, fitting
 
 KEPT = 10
 EVERY_S = 1.0
+LEAST_EVENTS = 4
+"""Lines below the rows, whatever the height: what happened is worth more than a calm row."""
 
 
 class Screen:
@@ -57,13 +60,26 @@ class Screen:
         from rich.table import Table
         from rich.text import Text
 
+        width, height = self._live.console.size
+        shown, hidden = fitting(self._rows, height - LEAST_EVENTS - 3)
         table = Table(box=None, pad_edge=False)
         for name in HEADER:
-            table.add_column(name)
-        for row in self._rows:
+            table.add_column(name, no_wrap=True, overflow="ellipsis")
+        for row in shown:
             cells = (row.job, row.nodes, row.shape, row.since, row.life, row.alert)
             mark = "" if row.calm else "! "  # colour is never the only sign
             style = "" if row.calm else "bold red"
             table.add_row(*(Text(safe(c, 60)) for c in (mark + cells[0], *cells[1:])), style=style)
-        events = [Text(line) for line in self._events]
-        self._live.update(Group(table, Text(""), *events), refresh=True)
+        lines = _newest(self._events, width - 1, height - len(shown) - 3)
+        self._live.update(Group(table, Text(hidden), *map(Text, lines)), refresh=True)
+
+
+def _newest(events: Iterable[str], width: int, most: int) -> list[str]:
+    """As many of the last events as have room, each whole where it is not alone."""
+    kept: list[str] = []
+    for event in reversed(list(events)):
+        lines = textwrap.wrap(event, max(20, width), subsequent_indent=" " * 11) or [""]
+        if kept and len(kept) + len(lines) > most:
+            break
+        kept = [*lines, *kept]
+    return kept[: max(1, most)]

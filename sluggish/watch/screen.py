@@ -1,8 +1,10 @@
 """A row a job for the live screen: what is known of it in a few words. Pure."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sluggish.text import counted
 from sluggish.watch import shape, signs
 from sluggish.watch.judge import need
 from sluggish.watch.state import Job, Rules
@@ -43,6 +45,18 @@ def row(job: Job, nodes: int, at: float, rules: Rules) -> Row:
         alert=alert,
         calm=not job.noticed and not job.hard and seen == nodes,
     )
+
+
+def fitting(rows: Sequence[Row], most: int) -> tuple[list[Row], str]:
+    """The rows that have room, those to look at first; and a word of the others."""
+    ordered = sorted(rows, key=lambda row: row.calm)
+    most = max(1, most)
+    shown, rest = ordered[:most], ordered[most:]
+    if not rest:
+        return shown, ""
+    loud = sum(not row.calm for row in rest)
+    more = counted(len(rest), "more job", "more jobs")
+    return shown, f"{more}, {loud} of them to look at" if loud else f"{more}, all calm"
 
 
 def _shapes(job: Job) -> str:
