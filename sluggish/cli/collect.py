@@ -22,6 +22,7 @@ from sluggish.evidence.save import save
 from sluggish.evidence.source import EvidenceError
 from sluggish.reach.choose import choose
 from sluggish.reach.model import Transport
+from sluggish.reach.pick import number_of
 from sluggish.reach.slurm import SlurmView
 from sluggish.reach.srun import NoSrun
 from sluggish.reach.ssh import SshTransport, load_fabric
@@ -126,11 +127,12 @@ def transport_of(view: SlurmView, *, name: str, config: Config, notes: Notes) ->
     way = choose(
         name,
         view.nodes,
-        job=job.raw_id or job.id if job else None,
+        job=number_of(job) if job else None,
         uid=view.uid,
         running=bool(job and job.state not in (*OVER, "PENDING")),
         ssh=_ssh(config),
         command=shlex.split(config.openssh_command),
+        parts=view.parts,
     )
     if isinstance(way, NoSrun):
         raise EvidenceError(f"srun is no way to the nodes: {way.why}")

@@ -19,7 +19,7 @@ from sluggish.reach.choose import NAMES
 from sluggish.reach.collect import Limits, Look, ask_round
 from sluggish.reach.logs import not_here, read_logs
 from sluggish.reach.model import Ask, Progress, Transport
-from sluggish.reach.pick import JobId, job_id, looked_at
+from sluggish.reach.pick import JobId, job_id, looked_at, number_of
 from sluggish.reach.slurm import SlurmView
 from sluggish.report import live
 
@@ -144,7 +144,7 @@ def _ask_nodes(
     job = view.job
     run = looked_at(job, view.runs)
     ask = Ask(
-        job=job.raw_id or job.id if job else None,
+        job=number_of(job) if job else None,
         uid=view.uid,
         user=view.user,
         window_s=0.0 if job and job.state in (*OVER, *WAITS) else wanted.window_s,

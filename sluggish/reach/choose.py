@@ -3,7 +3,7 @@
 import shlex
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sluggish.reach.errors import DEAD_HOME
@@ -38,6 +38,7 @@ def choose(
     running: bool,
     ssh: Callable[[], SshTransport] = SshTransport,
     command: Sequence[str] = DEFAULT,
+    parts: Mapping[str, int] | None = None,
 ) -> Way | NoSrun:
     """The transport of this name; `auto` takes SSH where it answers, else srun if it may.
 
@@ -52,7 +53,7 @@ def choose(
     if name == "local":
         return Way(transport=local(), why="as told")
     if name == "srun":
-        step = srun(job or "", uid)
+        step = srun(job or "", uid, parts)
         return step if isinstance(step, NoSrun) else Way(transport=step, why="as told")
     here = socket.gethostname().split(".")[0]
     if [node.split(".")[0] for node in nodes] == [here]:
@@ -70,7 +71,7 @@ def choose(
             return Way(transport=OpenSshTransport(template=command), why=why[:200])
     first = next(iter(answers), None)
     heard = f"{first.node}: {first.failure}" if first else "no node to try"
-    step = srun(job or "", uid) if running else NoSrun(why="the job is not running")
+    step = srun(job or "", uid, parts) if running else NoSrun(why="the job is not running")
     if isinstance(step, NoSrun):
         return Way(transport=ssh(), why=f"{heard}; srun is no way: {step.why}")
     return Way(transport=step, why=f"ssh does not get through ({heard})")

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -32,6 +32,8 @@ class OpenSshTransport:
     at_once: int | None = None
     env: dict[str, str] | None = None
     quiet_s: float | None = None
+    parts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Node -> the part of a heterogeneous job that runs there, for `{part}` in the template."""
     _children: set[subprocess.Popen[bytes]] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _closed: bool = False
@@ -40,7 +42,8 @@ class OpenSshTransport:
         """The template with the node's name; ValueError for a name that is none."""
         if not is_node_name(node):
             raise ValueError(f"not a node name: {safe(node, 80)}")
-        return [part.replace("{node}", node) for part in self.template]
+        part = str(self.parts.get(node, 0))
+        return [word.replace("{part}", part).replace("{node}", node) for word in self.template]
 
     def run(
         self,

@@ -174,6 +174,23 @@ def of_job(told: Iterable[Neighbour], asked: JobId, job: Job | None) -> tuple[Ne
     return tuple(one for one in listed if one.id == job.id or one.raw_id == job.raw_id)
 
 
+def het_parts(mine: Sequence[Neighbour]) -> dict[str, int]:
+    """Node -> the number of the heterogeneous job's part on it, from rows such as `6+1`."""
+    numbered = [(one, one.id.partition("+")[2]) for one in mine]
+    return {
+        node: int(part)
+        for one, part in numbered
+        if part.isascii() and part.isdigit()
+        for node in one.nodes
+    }
+
+
+def number_of(job: Job) -> str:
+    """Slurm's plain number; of a part of a heterogeneous job the leader's, as its ranks have it."""
+    leader, plus, _ = job.id.partition("+")
+    return leader if plus else job.raw_id or job.id
+
+
 def from_queue(mine: Sequence[Neighbour]) -> Job | None:
     """A job of which only squeue's columns can be believed."""
     if len(mine) != 1:

@@ -50,6 +50,8 @@ class SlurmView:
     uid: int | None = None
     """The owner, from columns that nobody can forge; None: read nothing of theirs."""
     user: str | None = None
+    parts: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Of a heterogeneous job: node -> the part that runs there; {} for every other job."""
     other_jobs: Mapping[str, tuple[Neighbour, ...]] | None = None
     """Node -> jobs of others or other jobs of the owner there; None: not known."""
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -178,7 +180,10 @@ def _owner(view: SlurmView, ran: Ran) -> SlurmView:
         job = replace(view.job, nodes=held)
         view = replace(view, notes=(*view.notes, told_nodes), step=None)
     nodes, origin = pick.nodes_of(job, view.step, len(mine))
-    return replace(view, job=job, uid=uid, user=user, nodes=nodes, nodes_from=origin)
+    parts = pick.het_parts(mine)
+    return replace(
+        view, job=job, uid=uid, user=user, nodes=nodes, nodes_from=origin, parts=parts
+    )  # fmt: skip
 
 
 def _second_round(

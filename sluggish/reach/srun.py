@@ -7,6 +7,7 @@ Facts: srun(1) and RELEASE_NOTES of Slurm 20.11 and 22.05.
 
 import os
 import pwd
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sluggish.reach.command import clean_env
@@ -25,8 +26,12 @@ class NoSrun:
     why: str
 
 
-def srun(job: str, uid: int | None) -> OpenSshTransport | NoSrun:
+def srun(
+    job: str, uid: int | None, parts: Mapping[str, int] | None = None
+) -> OpenSshTransport | NoSrun:
     """The transport for a running job; only its owner may add a step, so root becomes the owner.
+
+    `parts`: of a heterogeneous job, whose leader `job` then is, the part that each node belongs to.
 
     The step asks for nothing of its own: it shares the job's CPUs, GPUs and memory (`--mem=0`) and
     starts no MPI.
@@ -37,13 +42,17 @@ def srun(job: str, uid: int | None) -> OpenSshTransport | NoSrun:
         "srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist={node}",
         "--mem=0", "--mpi=none", "--quiet", "--unbuffered", "--chdir=/", "sh", "-s",
     )  # fmt: skip
+    if parts:  # a step of the leader's number runs in the leader's part, unless it is told another
+        step = (*step[:2], "--het-group={part}", *step[2:])
     env = clean_env()
     env.pop("TZ", None)  # srun hands it on, and the node's own zone is asked for there
     me = os.geteuid()
     if uid is None or me not in (0, uid):
         return NoSrun(why="only the job's owner may run a step in it")
     if me == uid:
-        return OpenSshTransport(template=step, name="srun", at_once=LAUNCHES, env=env)
+        return OpenSshTransport(
+            template=step, name="srun", at_once=LAUNCHES, env=env, parts=parts or {}
+        )
     try:
         owner = pwd.getpwuid(uid)
     except KeyError:
@@ -51,4 +60,6 @@ def srun(job: str, uid: int | None) -> OpenSshTransport | NoSrun:
     become = ("setpriv", f"--reuid={uid}", f"--regid={owner.pw_gid}", "--init-groups", "--")
     own = {name: env[name] for name in OURS if name in env}
     own |= {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}
-    return OpenSshTransport(template=(*become, *step), name="srun", at_once=LAUNCHES, env=own)
+    return OpenSshTransport(
+        template=(*become, *step), name="srun", at_once=LAUNCHES, env=own, parts=parts or {}
+    )
