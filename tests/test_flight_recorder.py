@@ -152,6 +152,19 @@ def test_a_wrapped_ring_says_so_and_loses_the_count_of_sends():
     assert [op.nth for h in heads(facts) for op in h.pending] == [None]
 
 
+@pytest.mark.parametrize("reset", [True, False])
+def test_a_recorder_that_was_reset_has_lost_the_count_of_sends(reset):
+    """`reset` numbers the records from 0 again; the numbers of the operations go on."""
+    dump = pickle.loads(pipeline(8, 4).files()[5])  # our own
+    if reset:
+        del dump["entries"][:4]
+        for n, entry in enumerate(dump["entries"]):
+            entry["record_id"] = n
+    facts = parse(pickled(dump), Origin(rank=5))
+    assert facts[0].wrapped is reset
+    assert [op.nth for h in heads(facts) for op in h.pending] == [None if reset else 6]
+
+
 def test_run_ahead_is_capped_and_the_oldest_are_kept():
     world = Group(name="0", desc="default_pg", ranks=(0, 1))
     recorder = Recorder(rank=0, groups=(world,))

@@ -14,7 +14,8 @@ import msgspec
 
 from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
 from sluggish.facts.origin import Origin
-from sluggish.probes.flight_recorder.entries import MAX_RANK, check_sizes, make_group
+from sluggish.probes.flight_recorder.entries import check_sizes
+from sluggish.probes.flight_recorder.groups import MAX_RANK, make_group
 
 MAX_MEMBERS = 4 * MAX_RANK
 _TIMES = {

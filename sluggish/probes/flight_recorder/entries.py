@@ -9,10 +9,9 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
-import msgspec
-
 from sluggish.facts.collective import Collective, Group, GroupHead, RankRecord
 from sluggish.facts.origin import Origin
+from sluggish.probes.flight_recorder.groups import check_rank, groups_of, status_of
 
 PENDING_KEPT = (
     32  # operations a rank and group: a waiter may have queued a thousand behind the first
@@ -20,7 +19,6 @@ PENDING_KEPT = (
 RECENT_KEPT = 3
 NEWEST = 64  # entries at the end that are asked for times; the ring is written oldest first
 ARRIVALS_KEPT = 16
-MAX_RANK = 1 << 20
 MAX_DIMS = 64  # of a tensor, as PyTorch limits itself
 
 _P2P = re.compile(r"(send|recv) (\d+)\s*(?:->|<-)\s*(\d+)\Z")  # `send 1->2`, `recv 2<-1`
@@ -57,13 +55,13 @@ def _read(
     p2p, last, unfinished = _sorted_out(entries)
     plain = [e for e in entries if not e["is_p2p"]] if p2p else entries
     first, newest = (entries[0]["record_id"], entries[-1]["record_id"]) if entries else (0, -1)
-    wrapped = first > 0
+    wrapped = first > 0 or bool(entries and _was_reset(entries[0]))
     only_active = newest - first + 1 != len(entries) + left_out
     if left_out and only_active:
         raise ValueError("expected record ids without a hole")
-    groups = _groups(dump, last)
-    _check_rank(groups, rank, gloo)
-    status = _status(dump)
+    groups = groups_of(dump, last)
+    check_rank(groups, rank, gloo)
+    status = status_of(dump)
     tops = _tops(plain, {e["pg_id"]: e for e in plain} if p2p else last, p2p, gloo)
     posted = _posted_texts(p2p)
     pending = _pending(entries, unfinished, gloo, only_active, status)
@@ -90,6 +88,11 @@ def _read(
             _head(rank, local, group, status, tops, pending, posted, nth_lost, origin.path)
         )
     return facts
+
+
+def _was_reset(e: Entry) -> bool:
+    """Whether operations went before the first record: `reset` numbers records anew, not these."""
+    return int(e["record_id"]) == 0 and max(int(e["collective_seq_id"]), int(e["p2p_seq_id"])) > 1
 
 
 def _sorted_out(entries: list[Entry]) -> tuple[list[Entry], dict[Any, Entry], list[int]]:
@@ -361,90 +364,6 @@ def user_frame(frames: Any) -> str | None:
         if not _LIBRARY.search(str(frame.get("filename"))):
             return told
     return first
-
-
-def _check_rank(groups: dict[Any, Group], rank: int, gloo: bool) -> None:
-    """A dump holds only groups of its own rank: a file name that says another rank is wrong.
-
-    Gloo's table is one entry that the last group overwrote, so it tells nothing.
-    """
-    for group in () if gloo else groups.values():
-        if group.ranks and rank not in group.ranks:
-            raise ValueError(
-                f"the file's name says rank {rank}, which is not in the dump's group {group.name}"
-            )
-
-
-def _groups(dump: dict[str, Any], last: dict[Any, Entry]) -> dict[Any, Group]:
-    """Local group id -> group. Only the entries (the last one of each id) join ids to names."""
-    config = dump.get("pg_config") or {}
-    if not isinstance(config, dict):
-        raise ValueError("expected pg_config to be a table")
-    groups: dict[Any, Group] = {}
-    for local, e in last.items():
-        told = e.get("process_group")
-        name, desc = (str(told[0]), str(told[1])) if told else (str(local), "")
-        row = config.get(name) or {}
-        groups[local] = make_group(name, desc or str(row.get("desc", "")), row.get("ranks"))
-    used = {g.name for g in groups.values()}
-    rest = [name for name in config if name not in used and name]
-    spare = [local for local in _status(dump) if not any(str(k) == local for k in groups)]
-    for name, local in _by_creation(rest, spare):
-        row = config[name]
-        groups[local] = make_group(str(name), str(row.get("desc", "")), row.get("ranks"))
-    return groups
-
-
-def _by_creation(names: list[Any], locals_: list[str]) -> list[tuple[Any, Any]]:
-    """Groups without an entry: local ids count creation on this rank, so do numbered names."""
-    numbered = all(str(n).isdecimal() for n in names) and all(i.isdecimal() for i in locals_)
-    if len(names) == len(locals_) and (numbered or len(names) == 1):
-        pairs = zip(sorted(names, key=lambda n: int(n) if numbered else 0), locals_, strict=True)
-        return [(name, int(local)) for name, local in pairs if local.isdecimal()]
-    return [(name, ("unjoined", name)) for name in names]
-
-
-def _status(dump: dict[str, Any]) -> dict[str, tuple[int, int]]:
-    """Local id -> (last enqueued, last completed). JSON writes the numbers as strings."""
-    told = dump.get("pg_status") or {}
-    if not isinstance(told, dict):
-        raise ValueError("expected pg_status to be a table")
-    rows = {
-        str(k): (
-            int(row.get("last_enqueued_collective", -1)),
-            int(row.get("last_completed_collective", -1)),
-        )
-        for k, row in told.items()
-    }
-    if all(k.isdecimal() for k in rows):
-        return dict(sorted(rows.items(), key=lambda item: int(item[0])))
-    return rows
-
-
-def make_group(name: str, desc: str, ranks: Any) -> Group:
-    """A group; ranks as the recorder writes them (`"[0, 1]"`) or as a list."""
-    if not isinstance(ranks, str):
-        ranks = str(list(ranks)) if isinstance(ranks, (list, tuple)) else ""
-    return _interned(name, "" if desc == "undefined" else desc, ranks)
-
-
-@lru_cache(maxsize=65536)
-def _interned(name: str, desc: str, ranks: str) -> Group:
-    """One object a group over all files: 8,192 ranks share one membership."""
-    return Group(name=name, desc=desc, ranks=_members(ranks))
-
-
-@lru_cache(maxsize=65536)
-def _members(ranks: str) -> tuple[int, ...]:
-    if not ranks.strip():
-        return ()
-    try:
-        members = msgspec.json.decode(ranks.encode(), type=list[int])
-    except (msgspec.MsgspecError, RecursionError):
-        raise ValueError("expected ranks as a list of numbers") from None
-    if any(not 0 <= r < MAX_RANK for r in members):
-        raise ValueError(f"expected ranks below {MAX_RANK}")
-    return tuple(members)
 
 
 @lru_cache(maxsize=4096)
