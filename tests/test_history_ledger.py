@@ -309,6 +309,32 @@ def test_a_damaged_ledger_is_one_line_and_is_left_as_it_is(
     assert path.read_bytes() == bad
 
 
+def test_bytes_turned_at_random_are_read_or_one_line(seed: Diagnosis, path: Path) -> None:
+    written(path, 0, 12)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    whole, dice = path.read_bytes(), random.Random(3)
+    entry = json.loads(keep.msgspec.json.encode(keep.entry_of(seed)))
+    add = {"do": "entry", "entry": entry, "nodes": ["gpu-07"], "about": ["gpu-07"]}
+    said: set[str] = set()
+    for _ in range(150):
+        turned = bytearray(whole)
+        for _ in range(dice.choice((1, 2, 8))):
+            turned[dice.randrange(dice.choice((200, len(whole))))] = dice.randrange(256)
+        for ask in ({"do": "read"}, add):
+            for beside in path.parent.iterdir():
+                beside.unlink()
+            path.write_bytes(turned)
+            try:
+                json.dumps(ledger.answer({"path": str(path), **ask}))
+            except (ledger_file.Refused, sqlite3.Error, OSError, ValueError) as problem:
+                said.add(ledger_file.words(problem))
+    assert len(said) > 3
+    for line in said:
+        assert "\n" not in line
+        assert "codec" not in line
+
+
 @pytest.fixture
 def small_files() -> Iterator[None]:
     """No file may grow beyond this, as on a disk that is full."""

@@ -104,7 +104,8 @@ def read(
     db.execute("BEGIN")
     bad = db.execute("PRAGMA quick_check(1)").fetchone()[0]
     if bad != "ok":
-        raise Refused(f"damaged: {bad}; {AWAY}")
+        told = " ".join(bad.removeprefix("*** in database main ***").split())
+        raise Refused(f"damaged: {told}; {AWAY}")
     where, values = ("at >= ?", [since or ""]) if not node else _of_node(node, since or "", -1)
     return {
         "entries": _entries(db, where, values, notes),

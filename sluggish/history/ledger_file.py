@@ -265,6 +265,8 @@ def words(problem: Exception) -> str:
     """One line for what SQLite or the system says."""
     if isinstance(problem, OSError):
         return problem.strerror or str(problem)
+    if isinstance(problem, UnicodeDecodeError):  # SQLite quotes what it found
+        return f"damaged; {AWAY}"
     if not isinstance(problem, sqlite3.Error):
         return str(problem)
     name: str = getattr(problem, "sqlite_errorname", "")

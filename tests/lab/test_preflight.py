@@ -112,3 +112,34 @@ def test_a_job_without_nodes_is_one_line(lab: Lab) -> None:
     done = lab.exec("login", ["sluggish", "preflight", "--job", "999999"])
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1].startswith("sluggish: job 999999: no nodes yet")
+
+
+SCRIPTS = {
+    "unix": ("#!/bin/sh\n#SBATCH -N1\ntrue\n", True),
+    "blank": ("#!/bin/sh\n\n   # a comment\n#SBATCH--nodes=1\ntrue\n", True),
+    "dos": ("#!/bin/sh\r\n#SBATCH -N1\r\ntrue\r\n", False),
+    "one": ("#!/bin/sh\n#SBATCH -N1\ntrue\r\n", False),
+    "mark": ("\ufeff#!/bin/sh\n#SBATCH -N1\ntrue\n", False),
+    "bare": ("#SBATCH -N1\ntrue\n", False),
+    "late": ("#!/bin/sh\ntrue\n#SBATCH --nodes=none\n", True),
+    "shifted": ("#!/bin/sh\n #SBATCH --nodes=none\ntrue\n", True),
+    "here": ("#!/bin/sh\n: <<E\n#SBATCH --nodes=none\nE\n", True),
+}
+"""A wrong option shows that sbatch never read it."""
+
+
+def test_what_a_real_sbatch_refuses_is_unfit_and_what_it_passes_over_is_told(lab: Lab) -> None:
+    taken: list[str] = []
+    try:
+        for name, (text, is_taken) in SCRIPTS.items():
+            file = f"/tmp/{name}.sbatch"
+            lab.exec("login", ["sh", "-c", f"cat >{file}"], input=text)
+            sent = lab.exec("login", ["sbatch", "--parsable", "-o", "/dev/null", file])
+            assert (sent.returncode == 0) is is_taken, (name, sent.stderr)
+            taken += [sent.stdout.strip()] * is_taken
+            told = lab.exec("login", ["sluggish", "preflight", "--script", file, "--json"])
+            assert told.returncode == (0 if is_taken else 40), (name, told.stdout)
+            lost = [n for n in json.loads(told.stdout)["notes"] if "#SBATCH" in n["says"]]
+            assert bool(lost) is (name in ("late", "shifted")), (name, lost)
+    finally:
+        lab.exec("ctl", ["scancel", *taken])
