@@ -18,7 +18,9 @@ _SYSLOG = re.compile(
 _HOSTNAME = re.compile(r"==> hostname <==\n([A-Za-z0-9][\w.-]{0,63})\n")
 _UNAME = re.compile(r"(?m)^Linux ([A-Za-z0-9][\w.-]{0,63}) \d+\.\d+")
 # "_HOSTNAME":"gpu-07"    "_HOSTNAME" : "gpu-07"    _HOSTNAME=gpu-07    journalctl -o json, export
-_JOURNAL = re.compile(r'(?m)(?:"_HOSTNAME" ?: ?"|^_HOSTNAME=)([A-Za-z0-9][\w.-]{0,63})(?="|$)')
+_JOURNAL = re.compile(
+    r'(?m)(?:"_HOSTNAME" ?: ?"|^(?: {4})?_HOSTNAME=)([A-Za-z0-9][\w.-]{0,63})(?="|$)'
+)
 _NODE_NAME = re.compile(r"\bNodeName=([A-Za-z0-9][\w.-]{0,63})(?=\s)")
 _NODE_LIST = re.compile(r"(?<![A-Za-z])NodeList=([\w.,\[\]-]{2,400})(?=\s|$)")
 _OWN = (_HOSTNAME, _UNAME, _SYSLOG, _JOURNAL)

@@ -1,4 +1,4 @@
-"""The journal's own formats as `short-unix` lines: `journalctl -o json` and its kin, `-o export`.
+"""The journal's own formats as `short-unix` lines: `-o json` and its kin, `export`, `verbose`.
 
 Field names: systemd.journal-fields(7). Of who wrote an entry `_TRANSPORT` decides: journald sets it
 and no program can, while anybody may call himself `kernel` (`logger -t kernel`).
@@ -20,11 +20,19 @@ _JSON = re.compile(
 )
 # __REALTIME_TIMESTAMP=1763953300123456                                                   -o export
 _EXPORT = re.compile(r"(?m)^__REALTIME_TIMESTAMP=[0-9]{13,17}$")
-_KERNEL = re.compile(r'(?m)"(?:_TRANSPORT|SYSLOG_IDENTIFIER)" ?: ?"kernel"'
-                     r"|^(?:_TRANSPORT|SYSLOG_IDENTIFIER)=kernel$")  # fmt: skip
-_SIGNED = re.compile(
-    r'(?m)"(?:_TRANSPORT|SYSLOG_IDENTIFIER)" ?:|^(?:_TRANSPORT|SYSLOG_IDENTIFIER)='
+# Mon 2026-11-30 13:28:11.451091 UTC [s=498f..;i=940;b=48d8..;m=a61b9e27a;t=6617e6198f2d3;x=3b96..]
+#     MESSAGE=br0: port 5 entered forwarding state                                     -o verbose
+_VERBOSE = re.compile(
+    r"^[A-Z][a-z]{2} \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6} \S{1,8} "
+    r"\[s=[0-9a-f]{1,40};[\w=;]{1,200};t=(?P<micros>[0-9a-f]{10,15});x=[0-9a-f]{1,20}\]$",
+    re.MULTILINE | re.ASCII,
 )
+_KERNEL = re.compile(r'(?m)"(?:_TRANSPORT|SYSLOG_IDENTIFIER)" ?: ?"kernel"'
+                     r"|^(?: {4})?(?:_TRANSPORT|SYSLOG_IDENTIFIER)=kernel$")  # fmt: skip
+_SIGNED = re.compile(
+    r'(?m)"(?:_TRANSPORT|SYSLOG_IDENTIFIER)" ?:|^(?: {4})?(?:_TRANSPORT|SYSLOG_IDENTIFIER)='
+)
+_BARE = re.compile(r"[A-Z_][A-Z0-9_]{0,63}\Z")
 _TAG = re.compile(r"[A-Za-z][\w.()/@-]{0,48}\Z", re.ASCII)
 _WANTED = frozenset(
     {"__REALTIME_TIMESTAMP", "_TRANSPORT", "SYSLOG_IDENTIFIER", "_HOSTNAME", "MESSAGE"}
@@ -35,7 +43,7 @@ Entry = dict[str, Any]
 
 def is_journal(text: str) -> bool:
     """Whether a text is one of these formats and may hold entries of the kernel."""
-    if not (_JSON.search(text) or _EXPORT.search(text)):
+    if not (_JSON.search(text) or _EXPORT.search(text) or _VERBOSE.search(text)):
         return False
     return bool(_KERNEL.search(text)) or not _SIGNED.search(text)
 
@@ -115,17 +123,51 @@ def _loaded(text: str) -> Entry | None:
 
 
 def _of_export(text: str) -> Iterator[Entry | str | None]:
-    """`NAME=value` lines; a blank one ends an entry. A value of bytes stands below its bare name,
-    behind a length of 8 bytes that decoding has spoilt: such a field is left out."""
+    """`NAME=value` lines; a blank one ends an entry, in `verbose` the next heading does."""
     entry: Entry = {}
-    for line in text.split("\n"):
+    at = 0
+    while at < len(text):
+        end = text.find("\n", at)
+        end = end if end >= 0 else len(text)
+        line, at = text[at:end], end + 1
         name, equals, value = line.partition("=")
-        if not line and entry:
-            yield entry
-            entry = {}
+        if found := _VERBOSE.match(line):
+            if entry:
+                yield entry
+            entry = {"__REALTIME_TIMESTAMP": str(int(found["micros"], 16))}
         elif line.startswith(GAP_MARK):
             yield line
+        elif line.startswith("    "):
+            if name[4:] in _WANTED:
+                entry[name[4:]] = value
         elif equals and name in _WANTED:
             entry[name] = value
+        elif _BARE.match(line):
+            behind = _behind_bytes(text, at)
+            if behind is None:
+                yield None
+                return
+            at = behind
+        elif not line and entry:
+            yield entry
+            entry = {}
     if entry:
         yield entry
+
+
+def _behind_bytes(text: str, at: int) -> int | None:
+    """Where a value of bytes ends; None where decoding has spoilt its length.
+
+    Such a value is any program's, and may hold lines that look like an entry of the kernel: what
+    stands behind one whose end is not known is not believed.
+    """
+    size = sum(ord(char) << (8 * place) for place, char in enumerate(text[at : at + 8]))
+    if len(text) < at + 8 or any(ord(char) > 0x7F for char in text[at : at + 8]):
+        return None
+    here = at + 8
+    while size > 0 and here < len(text):
+        if text[here] == "\ufffd":
+            return None
+        size -= len(text[here].encode("utf-8", "replace"))
+        here += 1
+    return here + 1 if size == 0 and text.startswith("\n", here) else None
