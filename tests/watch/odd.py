@@ -1,6 +1,7 @@
 """More jobs that are healthy though they look odd: habits of real training besides."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from . import traces
 from .traces import Draw, Phase, World, one_parks, parks, train
@@ -147,3 +148,40 @@ def ending(world: World) -> list[Phase]:
     upload.dead = world.a_node
     upload.memory = 0.0
     return [*phases, upload]
+
+
+# -- hangs of such jobs ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hang:
+    """How one of the usual hangs is met by an odd job."""
+
+    base: str = "rank elsewhere"
+    habit: str = ""
+    watchdog_s: float = 600.0
+    before: Callable[[World], list[Phase]] | None = None
+    """What it did until then; None: as usual."""
+
+
+def _brisk(world: World) -> list[Phase]:
+    """Without a dip that a short watchdog would have ended."""
+    return [*traces.start(world, compiles=False), train(world, 900)]
+
+
+HANGS = {
+    "a log in a buffer": Hang(habit="buffered-log"),
+    "steps of minutes": Hang(habit="long-steps"),
+    "other watts": Hang(habit="other-watts"),
+    "seen by Prometheus": Hang(habit="seen-by-prometheus"),
+    "watchdog of 2 min": Hang(watchdog_s=120.0, before=_brisk),
+    "watchdog of 30 min": Hang(watchdog_s=1800.0),
+    "the first collective": Hang(base="all in collectives", before=traces.start),
+    "100 s after the start": Hang(before=lambda w: [*traces.start(w), train(w, 100)]),
+    "after generating": Hang(
+        before=lambda w: [*traces.start(w), *reinforced(w), *reinforced(w), train(w, 300)]
+    ),
+    "loader of an offloading job": Hang(
+        base="host deadlock", before=lambda w: [*traces.start(w), offloads(w, 900)]
+    ),
+}

@@ -56,9 +56,11 @@ def healthy(kind: str, seed: int, seconds: float, rules: Rules = RULES) -> Told:
 def hanging(kind: str, seed: int, rules: Rules = RULES) -> Told:
     """A job that hangs; seconds from the fault to the notice and to the alert."""
     world = World(seed=seed)
-    job = Job(job="1", started_at=world.started_at)
+    case = odd.HANGS.get(kind, odd.Hang(base=kind))
+    odd.change(world, case.habit)
+    job = Job(job="1", started_at=world.started_at, watchdog_s=case.watchdog_s)
     told = Told(kind=kind, seed=seed, watchdog_s=job.watchdog_s)
-    phases = traces.before(world, kind)
+    phases = case.before(world) if case.before else traces.before(world, case.base)
     for phase in phases:
         for _ in _phase(world, phase):
             for sample in world.tick(phase):
@@ -66,7 +68,7 @@ def hanging(kind: str, seed: int, rules: Rules = RULES) -> Told:
                     continue
                 job, events = advance(job, sample, rules)
                 told.alerts += [(phase.name, e) for e in events if e.kind == "alert"]
-    phase = traces.hang(world, kind)
+    phase = traces.hang(world, case.base)
     if kind == "found hanging":
         for _ in range(40):
             list(world.tick(phase))
@@ -79,7 +81,7 @@ def hanging(kind: str, seed: int, rules: Rules = RULES) -> Told:
         for sample in world.tick(phase):
             job, events = advance(job, sample, rules)
             for event in events:
-                if event.kind == "quiet" and told.notice_s is None:
+                if event.kind in ("quiet", "alert") and told.notice_s is None:
                     told.notice_s = event.at - at
                 if event.kind == "alert" and told.alert_s is None:
                     told.alert_s = event.at - at

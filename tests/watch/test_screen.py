@@ -78,3 +78,4 @@ def test_a_row_holds_what_is_known_and_dashes_for_what_is_not() -> None:
     found = row(job, 1, 124.0, RULES)
     assert (found.nodes, found.shape, found.since) == ("1/1", "3 spin, 1 parked", "2 min")
     assert found.alert == "in 6 min"
+    assert row(job, 1, 900.0, RULES).alert == "held back"

@@ -1,11 +1,11 @@
 """Made-up jobs through the watch: a short form of what `scripts/bench/watch` measures.
 
-The seeds are other ones than those on which the thresholds were set (0 to 199).
+The seeds are other ones than those on which the thresholds were set (0 to 199) or repaired.
 """
 
 import pytest
 
-from . import play, traces
+from . import odd, play, traces
 
 SEED = 5000
 
@@ -17,7 +17,14 @@ def test_a_healthy_job_raises_no_alarm(kind: str) -> None:
     assert told.alerts == []
 
 
-@pytest.mark.parametrize("kind", traces.HANGS)
+@pytest.mark.parametrize("kind", odd.KINDS)
+def test_a_job_of_odd_habits_raises_no_alarm(kind: str) -> None:
+    told = play.healthy(kind, SEED, 2 * 3600)
+    assert told.seconds > 3600
+    assert told.alerts == []
+
+
+@pytest.mark.parametrize("kind", [*traces.HANGS, *odd.HANGS])
 def test_a_hang_is_noticed_in_three_minutes_and_alarmed_before_the_watchdog(kind: str) -> None:
     runs = [play.hanging(kind, SEED + number) for number in range(2)]
     assert [run.alerts for run in runs] == [[], []]
