@@ -210,7 +210,7 @@ def _words(word: str) -> str:
 
 def _waits(job: Job, life: tuple[str, ...], rules: Rules, at: float) -> str:
     if life:
-        return f"{' and '.join(life)} go on"
+        return f"{' and '.join(life)} {'goes' if len(life) == 1 else 'go'} on"
     left = need(job, rules) - (at - (job.quiet_since or at))
     dip = f", its longest dip was {longest(job):.0f} s" if job.dips else ""
     return f"an alert in {max(0.0, left):.0f} s unless it moves{dip}"

@@ -35,7 +35,8 @@ def row(job: Job, nodes: int, at: float, rules: Rules) -> Row:
     if job.alerted:
         alert = "told"
     elif left is not None and quiet is not None and quiet >= rules.notice_s:
-        alert = f"in {_short(max(0.0, left))}"
+        # past its time: something still grows, or a job that has not moved yet starts up
+        alert = f"in {_short(left)}" if left > 0 else "held back"
     return Row(
         job=job.job,
         nodes=f"{seen}/{nodes}",
