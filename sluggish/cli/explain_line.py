@@ -1,4 +1,5 @@
-"""What `sluggish explain` says of a pasted line: the kernel's, or NCCL's completion errors."""
+"""What `sluggish explain` says of a pasted line: the kernel's, Fabric Manager's, or a completion
+error of NCCL."""
 
 from typing import Any
 
@@ -21,6 +22,9 @@ def explain_line(text: str) -> list[str] | None:
         return explain_xid(fact.line)
     if fact is not None:
         return _of_kernel(fact)
+    code = _switch(text)
+    if code is not None:
+        return explain_xid(f"S{code}")
     completion = _completion(text)
     return _of_completion(completion) if completion else None
 
@@ -34,6 +38,16 @@ def _kernel(text: str) -> Any | None:
     except ValueError:
         return None
     return found[0] if found else None
+
+
+def _switch(text: str) -> int | None:
+    """The number in a line of Fabric Manager's log."""
+    from sluggish.probes import fabric_manager
+
+    try:
+        return next((fact.code for fact in fabric_manager.parse(text, Origin())), None)
+    except ValueError:
+        return None
 
 
 def _of_kernel(fact: Any) -> list[str]:
