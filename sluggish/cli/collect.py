@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import signal
 import sys
 import tempfile
 import threading
@@ -12,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 
 from sluggish.causes import EXIT_NOTHING
 from sluggish.cli.live import OVER, Taken, Wanted, take
@@ -87,8 +89,10 @@ def _collected(
             return None
         from sluggish.probes import PROBES
 
-        bundle = taken.look.bundle(PROBES, taken.taken_at)
-        out = _save(_anonymous(bundle) if anonymous else bundle, out, own)
+        with _to_its_end() as pressed:
+            bundle = taken.look.bundle(PROBES, taken.taken_at)
+            out = _save(_anonymous(bundle) if anonymous else bundle, out, own)
+        taken.stopped |= bool(pressed)
     notes.say(f"evidence saved: {out} (slices of the job's logs may hold private data)")
     return Kept(path=out, taken=taken)
 
@@ -99,6 +103,30 @@ def _load_ahead(transport: str) -> None:
         load_fabric()
     for name in ("sluggish.diagnose", "sluggish.report.terminal"):
         import_module(name)
+
+
+@contextmanager
+def _to_its_end() -> Generator[list[int]]:
+    """Ctrl-C, pressed once more by somebody in a hurry, waits until the evidence is on the disk.
+
+    Pressed again it counts at once: the disk may hang.
+    """
+    pressed: list[int] = []
+
+    def later(number: int, _: FrameType | None) -> None:
+        if pressed:
+            raise KeyboardInterrupt
+        pressed.append(number)
+
+    try:
+        before = signal.signal(signal.SIGINT, later)
+    except ValueError:  # not the main thread: it gets no Ctrl-C
+        yield pressed
+        return
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _save(bundle: Bundle, out: Path, own: bool) -> Path:
