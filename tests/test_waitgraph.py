@@ -235,6 +235,34 @@ def test_who_waits_beside_the_odd_one_in_its_operation_is_a_victim(skips, named)
     assert wait.state == ("mismatch" if skips else "none")
 
 
+@pytest.mark.parametrize(("ahead", "state", "named"), [(0, "mismatch", [2]), (2, "cycle", [])])
+def test_what_all_have_queued_is_no_operation_that_almost_nobody_joined(ahead, state, named):
+    """Rank 2 leaves its send out. Where the others have queued the sum it is not odd there."""
+    row = Group(name="1", desc="row", ranks=tuple(range(5)))
+    pipe = Group(name="2", desc="pipe", ranks=(0, 2))
+    tail = Group(name="3", desc="tail", ranks=(0, 1, 3, 4))
+    total, other = Op(row, "all_reduce", (1,), (1,)), Op(tail, "all_reduce")
+    programs: dict[int, Program] = {r: [other, total] for r in (1, 3, 4)}
+    programs |= {0: [Op(pipe, "recv", peer=2), other, total], 2: [total]}
+    wait = of(Job(5, (row, pipe, tail), programs, run_ahead=ahead).run())
+    assert (wait.state, blamed(wait)) == (state, named)
+
+
+@pytest.mark.parametrize(("odd", "named"), [(True, [2]), (False, [])])
+def test_another_operation_is_odd_where_it_is_queued_behind_what_its_rank_waits_in(odd, named):
+    """Rank 2 waits for a message, behind that it has queued what its row does not expect."""
+    row = Group(name="1", desc="row", ranks=(0, 1, 2))
+    pipe = Group(name="2", desc="pipe", ranks=(2, 3))
+    gather, scatter = Op(row, "_all_gather_base"), Op(row, "_reduce_scatter_base")
+    total = Op(Group(name="0", desc="default_pg", ranks=(0, 1, 2, 3)), "all_reduce", (1,), (1,))
+    programs: dict[int, Program] = {r: [gather, scatter, total] for r in (0, 1)}
+    programs[2] = [Op(pipe, "recv", peer=3), scatter if odd else gather, scatter, total]
+    programs[3] = [total, Op(pipe, "send", peer=2)]
+    wait = of(Job(4, (total.group, row, pipe), programs, run_ahead=3).run())
+    assert blamed(wait) == named
+    assert wait.state == ("mismatch" if odd else "cycle")
+
+
 @pytest.mark.parametrize("culprit", [0, 5, 7])
 def test_the_one_rank_that_inverts_the_order_of_two_groups_is_named_alone(culprit):
     wait = of(inverted({culprit}))

@@ -4,7 +4,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from sluggish.correlate._components import components
-from sluggish.correlate._standing import Node, Scene, one_sided
+from sluggish.correlate._standing import Node, Scene, one_sided, signature
 
 Vertex = int
 """Number of a node, or -1 - rank for a rank that is in no collective."""
@@ -113,12 +113,7 @@ def _break_cycle(scene: Scene, nodes: list[Node], sinks: Sinks) -> None:
     if all(n.tied for n in nodes):
         sinks.tied += nodes
         return
-    few = [
-        n
-        for n in nodes
-        if n.op.peer is None
-        and 2 * (len(n.joined) + len(n.unseen)) < len(scene.groups[n.group].ranks)
-    ]
+    few = [n for n in nodes if n.op.peer is None and _hardly_posted(scene, n)]
     if any(n.odd for n in nodes):
         return
     if len(few) == 1:
@@ -132,6 +127,22 @@ def _break_cycle(scene: Scene, nodes: list[Node], sinks: Sinks) -> None:
         sinks.cycle += nodes
         sinks.inverted |= inverted
         sinks.opposed += opposed
+
+
+def _hardly_posted(scene: Scene, node: Node) -> bool:
+    """Under half of the group has posted it, queued behind something else or not."""
+    members = scene.groups[node.group].ranks
+    seen = {rank: scene.standings[rank].heads for rank in members if rank in scene.standings}
+    queued = {
+        rank
+        for rank, heads in seen.items()
+        if node.group in heads
+        and any(
+            op.seq == node.op.seq and op.peer is None and signature(op) == node.signature
+            for op in heads[node.group].pending
+        )
+    }
+    return 2 * (len(node.joined | queued) + len(node.unseen)) < len(members)
 
 
 def _inverted(

@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from sluggish.correlate._standing import Node, Scene, Signature, signature
+from sluggish.facts.collective import Collective, GroupHead
 
 
 def settle_mismatches(scene: Scene, nodes: dict[tuple[object, ...], Node]) -> None:
@@ -36,7 +37,7 @@ def _votes(scene: Scene, number: int, seq: int) -> dict[Signature, list[int]]:
     for rank in scene.groups[number].ranks:
         standing = scene.standings.get(rank)
         head = standing.heads.get(number) if standing and not standing.stale else None
-        for op in (*head.pending, *head.recent) if head else ():
+        for op in _posted(head) if head else ():
             if op.seq == seq and op.peer is None:
                 votes[signature(op)].append(rank)
                 break
@@ -49,16 +50,17 @@ def _gone_by(
     where: tuple[int, int, Signature],
     ranks: list[int],
 ) -> list[Node]:
-    """The place of ranks that ended another operation here and went on, or failed in it (Gloo)."""
+    """The place of ranks that posted another operation here and are at one elsewhere.
+
+    They ended it and went on, failed in it (Gloo), or queued it behind what they wait in.
+    """
     number, seq, wrong = where
     ops = {
         rank: op
         for rank in ranks
-        for op in scene.standings[rank].heads[number].recent
+        for op in _posted(scene.standings[rank].heads[number])
         if op.seq == seq and signature(op) == wrong
     }
-    if not ops:  # posted, but held up at an older operation elsewhere
-        return []
     for key, node in list(nodes.items()):
         node.joined -= set(ops)
         if not node.joined:
@@ -70,3 +72,7 @@ def _gone_by(
     here = Node(group=number, op=next(iter(ops.values())), signature=wrong, joined=set(ops))
     nodes["all", number, seq, wrong] = here
     return [here]
+
+
+def _posted(head: GroupHead) -> tuple[Collective, ...]:
+    return (*head.pending, *head.recent)
