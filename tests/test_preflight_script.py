@@ -464,10 +464,16 @@ def test_what_is_no_script_is_one_line(content: bytes | None, says: str, tmp_pat
         "srun " + "x" * 900_000,
         'export X="' + "$Y" * 200_000 + '"\nY="$X"\nsrun a\n',
         "".join(f'A{n}="' + f"$A{n + 1}" * 9 + '"\n' for n in range(100)),
+        "(" * 500_000,
+        "cat <<A\nsrun a\nA\n" * 20_000,
+        "#!/bin/sh\ntrue\n" + "#SBATCH -N1\n" * 50_000,
+        "timeout 5 " * 90_000,
     ],
-    ids=["lines", "word", "uses", "chain"],
+    ids=["lines", "word", "uses", "chain", "parentheses", "documents", "options", "wrappers"],
 )
 def test_the_time_grows_with_the_size_alone(text: str) -> None:
     began = time.process_time()
-    read_script(text)
+    script = read_script(text)
+    check(script)
+    assert len(list(not_checked(script))) < 9
     assert time.process_time() - began < 3

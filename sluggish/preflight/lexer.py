@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 ENDS = ";&|()\n"
 BLANK = " \t"
+MOST_ARITHMETIC = 400
+"""Characters; a search without end would be made at each of many parentheses."""
 _HERE = re.compile(
     # <<EOF   <<-'END OF IT'   <<\EOF-1
     r"<<-?[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([^\s;&|()<>'\"\\`]+))"
 )
-_ARITHMETIC = re.compile(r"\(\([^\n]{0,400}?\)\)")
 _RUN = re.compile(r".[^\\'\"\s;&|()<#]*", re.DOTALL)
 """Letters that change nothing, at once: a word that grew letter by letter took minutes."""
 
@@ -68,9 +69,9 @@ def lexed(text: str) -> Lexed:
             at = close + 1
         elif char == "#" and word is None:
             at = _line_end(text, at)
-        elif match := _ARITHMETIC.match(text, at) if char == "(" else None:
-            word = (word or "") + match[0]
-            at = match.end()
+        elif (close := _arithmetic(text, at)) is not None:
+            word = (word or "") + text[at:close]
+            at = close
         elif text.startswith("<<<", at):
             word, at = (word or "") + "<<<", at + 3
         elif match := _HERE.match(text, at):
@@ -99,6 +100,14 @@ def lexed(text: str) -> Lexed:
             began = before
     words += [] if word is None else [word]
     return Lexed(pieces=found + piece(end), documents=documents)
+
+
+def _arithmetic(text: str, at: int) -> int | None:
+    """Behind the `((1 << 3))` that begins here, in which nothing is a word of the shell."""
+    if not text.startswith("((", at):
+        return None
+    close = text.find("))", at, at + MOST_ARITHMETIC)
+    return close + 2 if close >= 0 and "\n" not in text[at:close] else None
 
 
 def _closing(text: str, at: int) -> int | None:

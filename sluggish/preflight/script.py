@@ -42,7 +42,8 @@ def not_checked(script: Script) -> Iterator[str]:
     if quoted:
         lines = ", ".join(map(str, quoted[:8]))
         yield f"line {lines}: srun stands in quotes there, or is handed to another program"
-    for line in script.inner:
-        yield f"the script in the here-document at line {line}: give it as a file of its own"
+    if script.inner:
+        lines = ", ".join(map(str, script.inner[:8])) + ", ..." * (len(script.inner) > 8)
+        yield f"the script in the here-document at line {lines}: give it as a file of its own"
     if not saves_are_told(script):
         yield "how often a checkpoint is saved: not to be seen here; once an epoch is too rare"
