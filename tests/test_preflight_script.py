@@ -464,7 +464,7 @@ def test_what_is_no_script_is_one_line(content: bytes | None, says: str, tmp_pat
         "srun " + "x" * 900_000,
         'export X="' + "$Y" * 200_000 + '"\nY="$X"\nsrun a\n',
         "".join(f'A{n}="' + f"$A{n + 1}" * 9 + '"\n' for n in range(100)),
-        "(" * 500_000,
+        "(" * 200_000,
         "cat <<A\nsrun a\nA\n" * 20_000,
         "#!/bin/sh\ntrue\n" + "#SBATCH -N1\n" * 50_000,
         "timeout 5 " * 90_000,
