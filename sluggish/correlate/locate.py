@@ -1,10 +1,10 @@
 """Where: rank -> node, pid, GPU, from every source that tells, never from order."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sluggish.facts.collective import RankRecord
+from sluggish.facts.collective import GroupHead, RankRecord
 from sluggish.facts.derived import Place
 from sluggish.facts.gpu import Gpu
 from sluggish.facts.host import RankProcess, Stack
@@ -21,11 +21,8 @@ def places(facts: Facts) -> tuple[Place, ...]:
     for process in facts.all(RankProcess):
         if process.rank is not None and _is_the_rank_itself(process):
             _merge(known, _of_process(process))
-    world = max((line.world_size for line in facts.all(NcclInit)), default=0)
-    for line in facts.all(NcclInit):
-        # sub-communicators count their own ranks: only the world's lines name global ones
-        if line.world_size == world:
-            _merge(known, _of_init(line))
+    for line in _lines_of_the_world(facts):
+        _merge(known, _of_init(line))
     for record in facts.all(RankRecord):
         _merge(
             known,
@@ -33,6 +30,23 @@ def places(facts: Facts) -> tuple[Place, ...]:
         )
     found = _Gpus(facts)
     return tuple(_with_gpu(place, found.of(place)) for _, place in sorted(known.items()))
+
+
+def _lines_of_the_world(facts: Facts) -> list[NcclInit]:
+    """Sub-communicators count their own ranks: only the world's lines name global ones.
+
+    A job need not have made a communicator of the world. Then the largest are several of one
+    size, each with a rank 0 on a node of its own, or another source tells of a larger world.
+    """
+    size = max((line.world_size for line in facts.all(NcclInit)), default=0)
+    told = [p.world_size for p in facts.all(RankProcess) if p.world_size]
+    told += [len(h.group.ranks) for h in facts.all(GroupHead) if h.group.desc == "default_pg"]
+    lines = [line for line in facts.all(NcclInit) if line.world_size == size]
+    homes: dict[int, set[str | None]] = defaultdict(set)
+    for line in lines:
+        homes[line.rank].add(line.node)
+    twice = sum(len(nodes) > 1 for nodes in homes.values())
+    return [] if max(told, default=0) > size or 2 * twice > len(homes) else lines
 
 
 def at_home(facts: Facts, known: Iterable[Place]) -> None:
