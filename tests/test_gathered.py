@@ -212,6 +212,28 @@ def test_each_answer_of_a_session_goes_to_its_probe(
     assert rest.why == "a transcript: 1 answer is of no known kind (uptime)"
 
 
+@pytest.mark.parametrize(
+    "heading",
+    ["=== {} ===", "==== {}", "## {}", "### Output of `{}`:", "---- {} ----", "***** {} *****"],
+)
+def test_each_answer_under_a_heading_goes_to_its_probe(heading: str, tmp_path: Path) -> None:
+    answers = {"uptime": "up 12 days\n", "nvidia-smi": TABLE, "sudo dmesg -T": DMESG,
+               "ibstat mlx5_0": port("Down")}  # fmt: skip
+    text = "".join(f"{heading.format(c)}\n\n```\n{t}```\n\n" for c, t in answers.items())
+    assert set(kinds(tmp_path, text)) == {"nvidia_smi", "kernel_log", "ibstat"}
+
+
+@pytest.mark.parametrize("form", ["dshbak", "clush -b", "ansible", "tail -v", "equals", "echo"])
+def test_several_answers_of_each_node_are_each_read(form: str, tmp_path: Path) -> None:
+    answers = f"$ nvidia-smi\n{TABLE}\n$ dmesg\n{DMESG}$ ibstat\n{port('Down')}"
+    path = tmp_path / "all.txt"
+    path.write_text(FORMS[form]({"gpu-07": answers, "gpu-08": answers}))
+    found = {(e.node, e.probe) for e in load([str(path)], PROBES).evidence}
+    assert found == {
+        (n, p) for n in ("gpu-07", "gpu-08") for p in ("nvidia_smi", "kernel_log", "ibstat")
+    }
+
+
 def test_commands_on_many_machines_name_no_single_one(tmp_path: Path) -> None:
     text = f"[me@login1 ~]$ {{}} ibstat\n{port('Down')}[me@login1 ~]$ dmesg\n{DMESG}"
     for command, node in (

@@ -104,8 +104,11 @@ def _of_nodes(item: Item, probes: Sequence[ModuleType]) -> list[Seen | Unread]:
     """
     if "job_log" in recognise(item.read(0, HEAD), probes):
         return []
-    parts = gathered.apart(item)
-    found = [(part.node, _recognised(part.item, probes)) for part in parts]
+    found = [
+        (part.node, one)
+        for part in gathered.apart(item)
+        for one in _of_commands(part.item, probes) or [_recognised(part.item, probes)]
+    ]
     seen = [one for _, one in found if isinstance(one, Seen) and {*one.kinds} - {*OF_A_JOB}]
     if not seen:
         return []

@@ -30,6 +30,14 @@ _PROMPT = re.compile(
 )
 # $ nvidia-smi        # ibstat        + dmesg -T        (a bare prompt, `set -x`)
 _BARE = re.compile(rb"^(?P<host>)[$#+] (?P<command>[a-z./][^\n]{1,2000})\r?\n", re.MULTILINE)
+# === nvidia-smi ===     ## Output of `dmesg -T`     ---- ibstat ----      (a script, an issue)
+_HEADING = re.compile(
+    rb"^(?P<host>)(?:={2,40}|#{1,6}|-{2,40}|\*{2,40}) ?(?:[Oo]utput of )?[`'\"]?"
+    rb"(?P<command>(?:sudo )?(?:nvidia-smi|dmesg|journalctl|ibstat(?:us)?|ibv_devinfo|lspci"
+    rb"|scontrol|sacct|squeue|sinfo|rdma|ethtool|dcgmi|uname|uptime|hostname|date|free|df|mount|ps|top|ss|ip|cat|ls)\b"
+    rb"[^\n]{0,400}?)[`'\":]{0,2}(?: ?(?:={2,40}|#{1,6}|-{2,40}|\*{2,40}))?[ \t]*\r?\n",
+    re.MULTILINE,
+)
 _ELSEWHERE = ("ssh", "pdsh", "clush", "srun", "kubectl", "docker", "ansible", "psh", "rsh")
 """Commands whose answer is not of the machine with the prompt."""
 _ONE = ("ssh", "srun", "rsh")
@@ -53,7 +61,7 @@ def apart(item: Item, *, bare: bool = True) -> list[Part]:
     `bare`: a prompt may be the sign alone; a batch script's `set -x` looks like that too.
     """
     head = item.read(0, HEAD)
-    for pattern in (_PROMPT, _BARE) if bare else (_PROMPT,):
+    for pattern in (_PROMPT, _BARE, _HEADING) if bare else (_PROMPT,):
         if pattern.search(head):
             text = item.read(0, min(item.size, MOST_BYTES))
             parts = list(_parts(item, text, pattern))
