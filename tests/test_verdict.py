@@ -307,6 +307,23 @@ def test_a_power_shape_alone_says_that_it_hangs_and_never_why():
     assert (verdict.cause, verdict.subtype) == (Cause.UNKNOWN, "hang")
 
 
+def test_the_next_look_of_a_hang_is_the_stacks_and_ras_comes_last():
+    shape = replace(root("HANG-SPIN", Family.KERNEL, Strength.WEAK), role=Role.CONTEXT)
+    told = decide(case(shape, onset=False)).next_probe or ""
+    assert told.startswith("the stacks of every rank")
+    assert "has ended jobs" in told  # on some versions of NCCL: no line to copy that asks it
+
+
+def test_the_next_look_of_a_desync_is_what_was_not_seen_and_where():
+    desync = root("SYNC-OP", Family.COLLECTIVE, spot=Spot(rank=3))
+    look = case(desync, wait=waits_for(3, state="mismatch"))
+    look.facts.answered["kernel_log"].discard("gpu-08")
+    why = "denied: dmesg: read kernel buffer failed"
+    look.facts.gaps.append(Gap(node="gpu-08", fact=None, probe="kernel_log", why=why))
+    wanted = "the kernel log of gpu-08, as root or with --sudo: is it only the code?"
+    assert decide(look).next_probe == wanted
+
+
 def test_a_weak_sign_is_used_only_when_nothing_stronger_is_found():
     weak = root("IB-COUNTERS", Family.FABRIC, Strength.WEAK, spot=Spot(node="gpu-08", hca="mlx5_1"))
     alone = decide(case(weak))

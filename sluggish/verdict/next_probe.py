@@ -18,8 +18,9 @@ BY_SUBTYPE = {
     "shutdown_hang": "py-spy dump of one rank: training is done, the teardown hangs",
     "start_up_hang": "NCCL_DEBUG=INFO at the next start; now: ps and py-spy dump on every node",
     "unobserved": "collect what is missing first: the job's nodes were not all seen",
-    "hang": "ask NCCL RAS twice, 30 s apart: printf 'verbose status\\n' | nc localhost 28028 on "
-    "one node",
+    "hang": "the stacks of every rank (sluggish diagnose --job ID --poke, or py-spy dump): the "
+    "smallest group of equal stacks is the suspect; NCCL RAS last, a query has ended jobs on some "
+    "versions (docs/collectives.md)",
     "no_evidence": "give the job's log and the kernel log of its nodes",
 }
 OF_A_CAUSE: dict[tuple[Cause, str | None], str] = {
@@ -111,8 +112,22 @@ def next_probe(
         ranks = ", ".join(str(r) for r in case.wait.unobserved[:4])
         return f"the state of rank {ranks}: is its process alive (ps), what does it do (py-spy)?"
     if cause is Cause.RANK_DESYNC:
-        return "the kernel log and the processes of the ranks' nodes: is it only the code?"
+        return _of_desync(case)
     return "the probes under 'not checked' on the culprit's node"
+
+
+def _of_desync(case: Case) -> str:
+    """What was not seen of the nodes; it looks like code, and a fault below would be told there."""
+    for probe, name in (("kernel_log", "kernel log"), ("rank_procs", "processes of the ranks")):
+        blind = [n for n in case.look.nodes if not answered(case.facts, probe, n)]
+        refused = any(
+            gap.probe == probe and gap.node in blind and gap.why.startswith("denied")
+            for gap in case.facts.gaps
+        )
+        if names := [node for node in blind if is_node_name(node)]:
+            how = ", as root or with --sudo" if refused else ""
+            return f"the {name} of {fold(names)}{how}: is it only the code?"
+    return "the kernel log and the processes of the ranks' nodes: is it only the code?"
 
 
 def _of_gpu(nodes: list[str], where: str, case: Case) -> str:
