@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING
 
 from sluggish.causes import EXIT_NOTHING, Cause
@@ -147,9 +148,13 @@ class _Watch:
     def _look(self, event: Event) -> Diagnosis | None:
         wanted = wish_of(event.job, self._order, self._config)
         self._screen.pause()
-        code, diagnosis, path = look(
-            wanted, self._config, as_json=self._order.as_json, cloud=self._order.cloud
-        )
+        try:
+            code, diagnosis, path = look(
+                wanted, self._config, as_json=self._order.as_json, cloud=self._order.cloud
+            )
+        except Exception:  # a fault of ours must hide no alert, and end no watch of other jobs
+            traceback.print_exc()
+            code, diagnosis, path = 1, None, ""
         self._screen.resume()
         verdict = diagnosis.verdict if diagnosis else None
         if verdict is not None and verdict.cause is Cause.PROGRESSING:

@@ -1,13 +1,17 @@
 """What a person asks of the watch is checked before it begins; telling others holds nothing up."""
 
+import json
 import time
 from pathlib import Path
 
 import pytest
 
+from sluggish.cli import watch
 from sluggish.cli.watch_order import order
 from sluggish.cli.watch_tell import Telling
+from sluggish.config import Config
 from sluggish.evidence.source import EvidenceError
+from sluggish.watch.state import Event
 
 TIMES = {"interval": 5, "notice": 120.0, "alert": 300.0}
 DOCUMENT = {"job": "7", "exit_code": 20, "verdict": {"cause": None}, "bundle": None}
@@ -59,3 +63,25 @@ def test_one_who_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_
     assert told == ("7", ["not told within 0 s"])
     assert not telling.busy
     go.touch()
+
+
+def test_a_fault_of_ours_in_a_look_hides_no_alert(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    def fails(*_: object, **__: object) -> None:
+        raise KeyError("a fault of ours")
+
+    monkeypatch.setattr(watch, "look", fails)
+    told = order(**TIMES, execute=f"tee {tmp_path}/page", as_json=True)  # type: ignore[arg-type]
+    running = watch._Watch(told, Config())
+    running._look(Event(kind="alert", at=1000.0, job="7", says="all GPUs are parked"))
+    until = time.monotonic() + 20
+    while running._telling.busy and time.monotonic() < until:
+        for job, why in running._telling.came():
+            assert (job, why) == ("7", [])
+    document = json.loads((tmp_path / "page").read_text())
+    assert (document["job"], document["verdict"]["cause"]) == ("7", None)
+    assert running.code == 1
+    assert "a fault of ours" in capsys.readouterr().err
