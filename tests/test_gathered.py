@@ -5,14 +5,19 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sluggish.diagnose import gather
+from sluggish.evidence import gathered, transcript
 from sluggish.evidence.open import load
+from sluggish.evidence.source import Item
 from sluggish.facts.fabric import Port
 from sluggish.facts.gpu import Gpu, GpuCount, Xid
 from sluggish.facts.origin import Origin
 from sluggish.facts.store import Facts
 from sluggish.probes import PROBES, ibstat, ibstatus, ibv_devinfo, nvidia_smi
+from sluggish.text import is_node_name
 
 HERE = Path(__file__).parent
 XID = "NVRM: Xid (PCI:0000:9b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -249,3 +254,20 @@ def test_the_log_of_a_job_is_not_torn_at_what_its_script_prints(tmp_path: Path) 
     text += "gpu-07:1:2 [0] NCCL INFO Bootstrap\n" * 3
     assert "job_log" in kinds(tmp_path, text)
     assert "job.log" not in {e.path for e in load([str(tmp_path / "session.txt")], PROBES).unread}
+
+
+PIECES = st.sampled_from(
+    [b"gpu-07: x\n", b"gpu-08:\n", b"----------------\n", b"gpu-[07-08] (2)\n", b"gpu-[07-\n",
+     b"gpu-07 | FAILED | rc=1 >>\n", b"==> gpu-07 <==\n", b"=== gpu-08 ===\n", b"gpu-09\n",
+     b"[root@gpu-07 ~]# ls 'x\n", b"$ dmesg\n", b"## nvidia-smi\n", b"\xff\xfe\0", b"\r\n",
+     b"\xed\xa0\x80", b"[root@gpu-07 ~]# \n", b"gpu-[1-99999999]\n"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=30).map(b"".join))
+def test_parting_never_raises_and_invents_nothing(content: bytes) -> None:
+    item = Item(name="x", size=len(content), read=lambda at, n: content[at : at + n])
+    for part in (*gathered.apart(item), *transcript.apart(item)):
+        assert part.node is None or is_node_name(part.node)
+        lines = part.item.read(0, part.item.size).splitlines()
+        assert all(line in content for line in lines)
