@@ -144,6 +144,9 @@ def test_what_says_nothing_of_the_gpus_state_rules_no_gpu_fault_out(
         path.write_text(form(path.read_text()))
     after = diagnose(load([str(folder)], PROBES)).verdict
     assert after.cause == "rank_desync"
+    assert any(
+        hole.why.startswith("in part: expected nvidia-smi -q -x too") for hole in after.not_checked
+    )
     assert "gpu_fault" not in {entry.cause for entry in after.ruled_out}
 
 

@@ -1,5 +1,4 @@
-"""What `sluggish explain` says of a pasted line: the kernel's, Fabric Manager's, or a completion
-error of NCCL."""
+"""What `sluggish explain` says of a pasted line: the kernel's, Fabric Manager's or NCCL's."""
 
 from typing import Any
 

@@ -29,3 +29,7 @@ class Origin:
     """When the runs before the one that is looked at ended: a log may hold them all."""
     excerpt: bool = False
     """True where only head, tail and matched lines of a big log were read."""
+
+
+class InPart(ValueError):
+    """The text was understood, and its facts are true; it cannot say what else there is."""

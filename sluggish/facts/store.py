@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from sluggish.evidence.model import Bundle, Clock, Evidence
 from sluggish.evidence.workers import Lost
-from sluggish.facts.origin import Origin
+from sluggish.facts.origin import InPart, Origin
 from sluggish.job import Job, ends_before
 
 T = TypeVar("T")
@@ -151,7 +151,8 @@ def parsed(
             found.append(on_our_clock(fact, shift) if shift else fact)
     except ValueError as problem:
         # an answer cut short: what it showed is true, but it cannot say "none" or "all"
-        return Parsed(found=found, why=f"not understood: {problem}")
+        how = "in part" if isinstance(problem, InPart) else "not understood"
+        return Parsed(found=found, why=f"{how}: {problem}")
     except OSError as problem:
         return Parsed(found=[], why=f"not readable: {problem.strerror or problem}")
     return Parsed(found=found)

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from sluggish.facts.gpu import Gpu, GpuApps, GpuCount, GpuLinks, SmiFailure
-from sluggish.facts.origin import Origin
+from sluggish.facts.origin import InPart, Origin
 from sluggish.probes.nvidia_smi import failures, lists, query_csv, query_text, query_xml, table
 from sluggish.probes.nvidia_smi.report import Report
 
@@ -68,7 +68,7 @@ def parse(text: str, origin: Origin) -> Iterator[Gpu | GpuCount | SmiFailure | G
         known = tuple(gpu.pci for gpu in report.gpus if gpu.pci)
         yield GpuCount(node=node, source="nvidia-smi", count=count, pci=known)
     if report.part:
-        raise ValueError(f"expected nvidia-smi -q -x too: {report.part}")
+        raise InPart(f"expected nvidia-smi -q -x too: {report.part}")
     if not report.gpus:
         raise ValueError("expected at least one GPU")
 
