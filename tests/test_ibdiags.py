@@ -382,6 +382,17 @@ def test_one_port_that_waits_for_a_manager_that_is_silent_is_not_its_node() -> N
     assert (found.strength, found.quote) == (Strength.STRONG, SILENT.line)
 
 
+def test_sminfo_asked_on_the_node_whose_port_waits_clears_nobody() -> None:
+    there = SubnetManager(answers=False, node="gpu-02", line=SILENT.line)
+    elsewhere = SubnetManager(answers=False, node="gpu-01", line=SILENT.line)
+    given = (*waiting("gpu-02"), onset(), *book(FOUR))
+    assert [f.node for f in roots(run("IB-PORT", *given, there))] == ["gpu-02"]
+    assert roots(run("IB-SM", *given, there)) == []
+    for asked in ((elsewhere,), (there, elsewhere)):
+        assert roots(run("IB-PORT", *given, *asked)) == []
+        assert [f.subtype for f in roots(run("IB-SM", *given, *asked))] == ["subnet_manager"]
+
+
 @pytest.mark.parametrize("asked", [(), (MASTER,), (SILENT, MASTER)])
 def test_one_port_beside_a_manager_that_answers_is_that_port(asked: tuple[object, ...]) -> None:
     given = (*waiting("gpu-02"), onset(), *book(FOUR), *asked)

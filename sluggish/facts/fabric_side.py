@@ -91,6 +91,8 @@ class SubnetManager:
     """What `sminfo` was told."""
 
     answers: bool
+    node: str | None = None
+    """Where it was asked: from a port that is not up a manager cannot be reached anyway."""
     lid: int | None = None
     state: str | None = None
     """`MASTER`, `STANDBY`, `DISCOVERING`, `NOTACTIVE`."""

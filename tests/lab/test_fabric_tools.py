@@ -101,7 +101,10 @@ def test_counters_that_moved_between_two_queries_are_laid_at_the_port_with_that_
 ) -> None:
     found = look(stages["bad"])
     assert {(f.node, f.subject) for f in told(found, "IB-COUNTERS")} == {("gpu-04", "mlx5_0/1")}
-    full = told(found, "IB-REPORT", Role.HOUSEKEEPING)
+
+
+def test_a_full_counter_of_the_fabric_s_list_is_said(stages: dict[str, Path]) -> None:
+    full = told(look(stages["gone"]), "IB-REPORT", Role.HOUSEKEEPING)
     assert [f.node for f in full] == ["gpu-04"]
     assert "symbol_error saturated" in full[0].says
 

@@ -77,8 +77,8 @@ def parse(text: str, origin: Origin) -> Iterator[Fact]:
     """What each tool told. ValueError where none of them told anything, or one was cut short."""
     lines = [line for line in text.splitlines() if len(line) <= LONGEST_LINE]
     found: list[Fact] = []
-    for part in (_manager(lines), counters.queries(lines, origin), counters.totals(lines),
-                 links.read(lines)):  # fmt: skip
+    for part in (_manager(lines, origin.node), counters.queries(lines, origin),
+                 counters.totals(lines), links.read(lines)):  # fmt: skip
         found += part
     if len(found) > MOST:
         raise ValueError(f"expected fewer than {MOST} links, hosts and counters")
@@ -93,9 +93,9 @@ def parse(text: str, origin: Origin) -> Iterator[Fact]:
         raise ValueError("expected the summary of ibqueryerrors: its text is cut")
 
 
-def _manager(lines: list[str]) -> Iterator[SubnetManager]:
+def _manager(lines: list[str], node: str | None) -> Iterator[SubnetManager]:
     for line in lines:
         if told := _SM.match(line):
-            yield SubnetManager(answers=True, lid=int(told[1]), state=told[2], line=line)
+            yield SubnetManager(answers=True, node=node, lid=int(told[1]), state=told[2], line=line)
         elif _NO_SM.match(line):
-            yield SubnetManager(answers=False, line=line)
+            yield SubnetManager(answers=False, node=node, line=line)

@@ -76,7 +76,7 @@ def _links(view: View) -> Iterator[Sign]:
     groups: dict[tuple[str, str, int], dict[str | None, _Mine]] = defaultdict(dict)
     for mine in _of_job(view):
         if mine.link.state in NOT_UP:
-            yield _not_up(mine, silent(view) is not None)
+            yield _not_up(mine, silent(view, (mine.node,)) is not None)
         elif mine.link.lanes and mine.link.lane_gbps:
             groups[mine.link.tool, mine.rail, mine.port][mine.node] = mine
     for group in groups.values():

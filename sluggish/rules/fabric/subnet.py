@@ -1,6 +1,6 @@
 """A subnet without its manager: not the fault of the ports that wait for it."""
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from sluggish.causes import Family
 from sluggish.facts.derived import Look, Onset
@@ -10,6 +10,7 @@ from sluggish.findings import Finding, Role, Strength, View, rule
 from sluggish.rules.fabric.common import (
     SHARED_NODES,
     in_use,
+    job_node,
     note,
     ports_and_used,
     several,
@@ -24,13 +25,19 @@ def of_subnet(starting: list[Port], view: View) -> bool:
     Where `sminfo` got no answer one port is enough: only a port that bounces needs the manager.
     """
     nodes = {p.node for p in starting if p.link_layer != "ethernet"}
-    return len(nodes) >= SHARED_NODES or (bool(nodes) and silent(view) is not None)
+    return len(nodes) >= SHARED_NODES or (bool(nodes) and silent(view, nodes) is not None)
 
 
-def silent(view: View) -> SubnetManager | None:
-    """The `sminfo` that got no answer, where none got one."""
+def silent(view: View, waiting: Container[str | None] = ()) -> SubnetManager | None:
+    """The `sminfo` that got no answer, where none got one.
+
+    Asked on a node whose own port waits it tells nothing: that port may be why.
+    """
     told = view.all(SubnetManager)
-    return told[0] if told and not any(one.answers for one in told) else None
+    if any(one.answers for one in told):
+        return None
+    elsewhere = [one for one in told if one.node is None or job_node(one.node, view) not in waiting]
+    return next(iter(elsewhere), None)
 
 
 @rule(
@@ -51,7 +58,7 @@ def ib_sm(view: View) -> Iterator[Finding]:
     yield from _asked(view, bool(starting))
     if not of_subnet(starting, view):
         return
-    quiet = silent(view)
+    quiet = silent(view, {p.node for p in starting})
     nodes = tuple(dict.fromkeys(p.node for p in starting))
     zero = sum(p.sm_lid == 0 for p in starting)
     told = f", {zero} of {len(starting)} with SM lid 0" if zero else ""
@@ -88,7 +95,8 @@ def _asked(view: View, starting: bool) -> Iterator[Finding]:
     quiet = silent(view)
     if quiet is not None:
         rest = "" if starting else ": ports that are Active stay so without one"
-        says = f"sminfo got no answer: no subnet manager at that moment{rest}"
+        where = f" on {quiet.node}" if quiet.node else ""
+        says = f"sminfo got no answer{where}: no subnet manager at that moment{rest}"
         yield note(Role.CONTEXT, says, subject="subnet manager", source="report", quote=quiet.line)
     for told in view.all(SubnetManager):
         if told.answers and (starting or told.state != "MASTER"):
