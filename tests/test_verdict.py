@@ -8,7 +8,7 @@ import pytest
 from sluggish.causes import Cause, Family, Level, Phase
 from sluggish.facts.collective import Group, Wait, WaitRoot
 from sluggish.facts.derived import Look, Onset, PhaseFact, Place
-from sluggish.facts.host import KernelSpan
+from sluggish.facts.host import KernelSpan, RankProcess
 from sluggish.facts.log import LogSign
 from sluggish.facts.store import Facts, Gap
 from sluggish.findings import Finding, Role, Spot, Strength
@@ -305,6 +305,17 @@ def test_a_power_shape_alone_says_that_it_hangs_and_never_why():
     shape = replace(root("HANG-SPIN", Family.KERNEL, Strength.WEAK), role=Role.CONTEXT)
     verdict = decide(case(shape, onset=False))
     assert (verdict.cause, verdict.subtype) == (Cause.UNKNOWN, "hang")
+
+
+@pytest.mark.parametrize("env", [(), (("RANK", "3"),)])
+def test_dumps_that_another_user_may_not_look_for_are_denied_and_not_absent(
+    env: tuple[tuple[str, str], ...],
+):
+    look = case(onset=False)
+    look.facts.add(RankProcess(node="gpu-07", pid=4003, found_by="listpids", env=env))
+    told = [hole.why for hole in decide(look).not_checked if hole.what == "flight recorder"]
+    assert len(told) == 1
+    assert told[0].startswith("no dump" if env else "denied: ")
 
 
 def test_the_next_look_of_a_hang_is_the_stacks_and_ras_comes_last():

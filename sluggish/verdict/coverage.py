@@ -10,7 +10,7 @@ from sluggish.facts.derived import ClockOffset, Look, Onset
 from sluggish.facts.fabric import Port
 from sluggish.facts.fabric_side import FabricLink
 from sluggish.facts.gpu import Gpu, OtherGpus
-from sluggish.facts.host import KernelSpan
+from sluggish.facts.host import KernelSpan, RankProcess
 from sluggish.facts.log import LogSpan
 from sluggish.facts.store import CLOCK_FLOOR_S, SECOND, Facts
 from sluggish.hostlist import fold
@@ -283,7 +283,7 @@ def _of_collectives(case: Case) -> list[NotChecked]:
     out: list[NotChecked] = []
     wait = case.wait
     if wait is None or not wait.observed:
-        out.append(NotChecked(what="flight recorder", why="no dump in the evidence"))
+        out.append(NotChecked(what="flight recorder", why=_why_no_dump(case.facts)))
     elif wait.unobserved:
         ranks = ", ".join(str(r) for r in wait.unobserved[:8])
         more = f" and {len(wait.unobserved) - 8} more" if len(wait.unobserved) > 8 else ""
@@ -297,6 +297,14 @@ def _of_collectives(case: Case) -> list[NotChecked]:
     if not case.facts.answered.get("stacks"):
         out.append(NotChecked(what="stacks", why=_why_not(case.facts, "stacks")))
     return out
+
+
+def _why_no_dump(facts: Facts) -> str:
+    """Where dumps lie stands in the ranks' environments: another user may read neither."""
+    found = [p for p in facts.all(RankProcess) if p.found_by in ("listpids", "cgroup")]
+    if found and not any(p.env or p.rank is not None for p in found):
+        return "denied: the ranks' environments, and with them their dumps, are their owner's"
+    return "no dump in the evidence"
 
 
 def _why_not(facts: Facts, probe: str) -> str:
