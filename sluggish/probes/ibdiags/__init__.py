@@ -56,7 +56,7 @@ _NO_RIGHT = re.compile(
 )
 _SNIFF = re.compile(
     rb"^(?:# Port (?:extended )?counters: Lid \d"
-    rb'|Errors for (?:0x[0-9a-f]{1,16} )?"[^"\n]{0,120}"[ \t]*$'
+    rb'|Errors for (?:0x[0-9a-f]{1,16} )?"[^"\n]{0,120}"[ \t]*\n[ \t]{1,8}GUID 0x'
     rb"|## Summary: \d{1,7} nodes checked, \d{1,7} bad nodes found"
     rb"|sminfo: (?:sm lid \d|iberror: )"
     rb"|(?:perfquery|ibqueryerrors|iblinkinfo|ibnetdiscover): iberror: "
