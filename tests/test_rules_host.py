@@ -273,6 +273,17 @@ def test_a_job_that_does_not_run_says_so(job: Job, subtype: str, strength: Stren
     assert (found.role, found.subtype, found.strength) == (Role.ROOT, subtype, strength)
 
 
+def test_a_batch_script_that_did_not_start_points_at_its_output_file() -> None:
+    state = {"state": "FAILED", "reason": "JobLaunchFailure"}
+    (found,) = run("JOB-STATE", replace(JOB, **state, exit_code="0:53"))
+    assert found.says == (
+        "Slurm says FAILED, reason JobLaunchFailure, exit code 0:53 (a batch script that did not "
+        "start: mostly its StdOut or WorkDir cannot be written on the first node)"
+    )
+    (found,) = run("JOB-STATE", replace(JOB, **state, exit_code="1:0"))
+    assert found.says.endswith("exit code 1:0")
+
+
 def test_running_is_an_all_clear_that_proves_no_progress() -> None:
     (found,) = run("JOB-STATE", JOB)
     assert found.role is Role.ALL_CLEAR

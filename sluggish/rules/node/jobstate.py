@@ -30,6 +30,12 @@ OF_A_LOG = {
 }  # fmt: skip
 """What a line in the job's own log says of its end."""
 
+OF_AN_EXIT = {
+    "0:53": "a batch script that did not start: mostly its StdOut or WorkDir cannot be written "
+    "on the first node",
+}
+"""Slurm's own codes that nobody knows by heart. 0:53: measured with Slurm 22.05."""
+
 
 @rule("JOB-STATE", family=Family.SLURM, needs=(Job, SlurmMessage), wants=(RankProcess, Look))
 def job_state(view: View) -> Iterator[Finding]:
@@ -109,7 +115,8 @@ def _finding(job: Job, subtype: str, strength: Strength) -> Finding:
     if job.reason:
         parts.append(f"reason {job.reason}" if not job.reason.startswith("by ") else job.reason)
     if job.exit_code and subtype not in ("pending", "requeued"):
-        parts.append(f"exit code {job.exit_code}")
+        told = OF_AN_EXIT.get(job.exit_code, "")
+        parts.append(f"exit code {job.exit_code}" + (f" ({told})" if told else ""))
     if job.restarts:
         parts.append(f"restarted {job.restarts} times")
     return Finding(
