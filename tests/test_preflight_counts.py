@@ -318,7 +318,11 @@ def files(folder: Path, lines: dict[str, int]) -> None:
         (["rank_0.jsonl", "rank_1.jsonl"], "rank from the names (rank_N)"),
         (["rank0/a.jsonl", "rank1/a.jsonl", "rank1/b.jsonl"], "1 to 2 files a rank added up"),
         (["train-00001-of-00002.jsonl", "train-00000-of-00002.jsonl"], "N-of-M"),
+        (["train-1-of-2", "train-2-of-2"], "N-of-M"),
+        (["a-0-of-2", "b-0-of-2", "a-1-of-2", "b-1-of-2"], "by the order of the names"),
         (["s2_1.txt", "s2_0.txt"], "the last number"),
+        (["s_0", "s_1", "s_3"], "one file a rank; no file has the number 2"),
+        (["s_1", "s_2", "s_3"], "one file a rank"),
         (["part-2", "part-10"], "rank by the order of the names"),
     ],
 )
@@ -331,6 +335,12 @@ def test_whose_file_it_is_is_told(names: list[str], how: str | None, tmp_path: P
     counted = count_files(str(tmp_path / "**" / "*"))
     assert how in counted.how
     assert sum(counted.blocks) == len(names)
+
+
+def test_a_file_of_several_that_is_missing_is_not_passed_over(tmp_path: Path) -> None:
+    files(tmp_path, {f"t-{n:05}-of-00004.jsonl": 1 for n in (0, 1, 3)})
+    with pytest.raises(EvidenceError, match="3 of 4 files are there, without 2"):
+        count_files(str(tmp_path / "*"))
 
 
 def test_files_are_counted_by_lines_that_hold_something(tmp_path: Path) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Protocol
 
 from sluggish.evidence.source import EvidenceError
+from sluggish.hostlist import fold_numbers
 from sluggish.preflight import npy, table
 from sluggish.preflight.counts import Counted
-from sluggish.preflight.sources import bad, by_rank, head_of
+from sluggish.preflight.sources import MOST_RANKS, bad, by_rank, head_of
 
 GZIP = b"\x1f\x8b"
 CHUNK = 1 << 20
@@ -25,7 +26,7 @@ PACKED = {
     b"\x04\x22\x4d\x18": "lz4",
 }
 _RANK = re.compile(r"rank[_.-]?0*(\d{1,7})(?!\d)", re.IGNORECASE)
-_OF = re.compile(r"(\d{1,7})[_.-]?of[_.-]?\d+", re.IGNORECASE)
+_OF = re.compile(r"(\d{1,7})[_.-]?of[_.-]?(\d{1,7})", re.IGNORECASE)
 _NUMBER = re.compile(r"(\d{1,7})(?!.*\d)")
 _PARTS = re.compile(r"(\d+)")
 
@@ -66,12 +67,40 @@ def ranks_of(files: Sequence[Path]) -> tuple[list[int], str]:
     if all(named):
         ranks = [int(found[-1]) for found in named]
         return ranks, "rank from the names (rank_N)" + _several(ranks)
-    for pattern, says in ((_OF, "N-of-M"), (_NUMBER, "the last number")):
-        found = [pattern.search(file.stem) for file in files]
-        ranks = [int(match[1]) for match in found if match]
-        if sorted(ranks) == list(range(len(files))):
-            return ranks, f"rank from the names ({says})"
-    return list(range(len(files))), "rank by the order of the names, one file a rank"
+    by_part = _parts(files)
+    if by_part is not None:
+        return by_part, "rank from the names (N-of-M)"
+    numbers = [int(found[1]) for file in files if (found := _NUMBER.search(file.stem))]
+    if sorted(numbers) == list(range(len(files))):
+        return numbers, "rank from the names (the last number)"
+    how = "rank by the order of the names, one file a rank"
+    return list(range(len(files))), how + _left_out(numbers, len(files))
+
+
+def _parts(files: Sequence[Path]) -> list[int] | None:
+    """`train-00001-of-00004`: EvidenceError where one of the four is missing."""
+    found = [_OF.search(file.stem) for file in files]
+    names = [(int(match[1]), int(match[2])) for match in found if match]
+    if len(names) < len(files) or len({whole for _, whole in names}) != 1:
+        return None
+    numbers, whole = [number for number, _ in names], names[0][1]
+    first = 0 if 0 in numbers else 1
+    missing = sorted({*range(first, first + whole)} - {*numbers}) if whole < MOST_RANKS else []
+    if missing:
+        there = f"{len(files)} of {whole} files are there"
+        raise bad(files[0], f"{there}, without {fold_numbers(missing)}"[:300])
+    if sorted(numbers) != list(range(first, first + whole)):
+        return None
+    return [number - first for number in numbers]
+
+
+def _left_out(numbers: Sequence[int], files: int) -> str:
+    """Names that count from 0 or 1 and leave one out: a rank's file may be missing."""
+    whole = set(numbers)
+    if len(whole) < files or min(whole) > 1 or max(whole) >= 2 * files:
+        return ""
+    gaps = [number for number in range(min(whole), max(whole)) if number not in whole]
+    return f"; no file has the number {fold_numbers(gaps)}" if gaps else ""
 
 
 def _several(ranks: Sequence[int]) -> str:
