@@ -83,17 +83,27 @@ def take(
     """One look at a job. Ctrl-C ends it early; what has come home by then is kept."""
     notes.say(f"preliminary: what is seen while the probes run (job {wanted.job})")
     now = datetime.now(UTC)
+    known: list[SlurmView] = []
 
     def early(first: SlurmView) -> None:
+        known.append(first)
         if first.job:
             notes.say(live.of_job(first.job, now))
 
-    view = slurm.look(wanted.job, early=early, log_patterns=wanted.log_patterns)
-    _tell_slurm(view, notes)
+    stopped = False
+    try:
+        view = slurm.look(wanted.job, early=early, log_patterns=wanted.log_patterns)
+    except KeyboardInterrupt:
+        if not known or not known[0].job:
+            raise
+        view, stopped = known[0], True
     look = Look(folder=folder, nodes=view.nodes, job=view.asked.job)
     look.add(view.evidence)
     taken = Taken(look=look, view=view, taken_at=now)
     try:
+        if stopped:
+            raise KeyboardInterrupt
+        _tell_slurm(view, notes)
         look.logs = read_logs(view.log_paths, view.uid)
         _tell_logs(look.logs, view, notes)
         _ask_nodes(wanted, view, look, transport_for, notes)

@@ -10,7 +10,7 @@ from .cluster import Lab
 
 STAGES = {
     "saving evidence to ": False,
-    " of alice RUNNING on 2 nodes": False,
+    " of alice RUNNING on 2 nodes": True,
     "  log: ": True,
     "  by ssh: ": True,
     "asking 2 nodes": True,
