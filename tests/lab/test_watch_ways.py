@@ -37,3 +37,16 @@ def test_over_openssh_and_over_srun_a_stall_is_told_and_looked_at(lab: Lab) -> N
         for node in LEFT:
             sims.gpus(lab, node)
             sims.clear_kernel(lab, node)
+
+
+def test_a_job_that_no_way_leads_to_is_said_and_the_watch_goes_on(lab: Lab) -> None:
+    with sleeping(lab, "srun sleep 600") as job:
+        with watching(lab, "--user", "alice", "--transport", "srun", user="bob") as watched:
+            event = watched.until("blind")
+            assert event["job"] == job
+            assert event["says"].startswith("not followed: "), event["says"]
+            assert "srun" in event["says"]
+            assert watched.process.poll() is None
+        with watching(lab, "--job", job, "--transport", "srun", user="bob") as watched:
+            watched.until("blind")
+            assert watched.code() == 2

@@ -6,9 +6,12 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 
+
+@pytest.mark.parametrize("whose", [["--job", "1"], ["--user", "alice"]])
 def test_a_slurm_that_is_silent_from_the_start_is_said_before_the_first_poll(
-    tmp_path: Path,
+    tmp_path: Path, whose: list[str]
 ) -> None:
     for name in ("squeue", "scontrol", "sacct"):
         program = tmp_path / name
@@ -20,7 +23,7 @@ def test_a_slurm_that_is_silent_from_the_start_is_said_before_the_first_poll(
         "HOME": str(tmp_path),
         "PYTHONUNBUFFERED": "1",
     }
-    command = [sys.executable, "-m", "sluggish", "watch", "--job", "1"]
+    command = [sys.executable, "-m", "sluggish", "watch", *whose]
     began = time.monotonic()
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as watch:
         assert watch.stdout is not None
