@@ -114,6 +114,16 @@ def test_one_healthy_node_alone_is_ok() -> None:
     assert verdicts(healthy(("n1",)), ("n1",)) == ["ok"]
 
 
+def test_a_title_that_is_too_long_is_broken_and_not_cut() -> None:
+    names = tuple(f"gpu-{rack}-{place}-a" for rack in range(9) for place in range(7))
+    facts = Facts()
+    facts.add(Look(at=AT, nodes=names, world_size=None, job_started_at=None, loose=False))
+    told = Checked(found=judge(facts, names), took_s=6.0)
+    title = render(told, terminal.Look(width=80)).split("\n\n", 1)[0]
+    assert " ".join(title.split()).endswith(" looked 6 s")
+    assert max(len(line) for line in title.splitlines()) <= 80
+
+
 @pytest.mark.parametrize("probe", KINDS)
 def test_a_probe_that_could_not_run_is_never_ok(probe: str) -> None:
     facts = healthy()

@@ -46,7 +46,8 @@ def _lines(checked: Checked, look: Look) -> Iterator[str]:
     found = checked.found
     nodes = fold(one.node for one in found)
     count = f"{len(found)} node{'s' if len(found) != 1 else ''}"
-    yield safe(f"sluggish preflight  {count} ({nodes})  looked {checked.took_s:.0f} s", look.width)
+    title = f"sluggish preflight  {count} ({nodes})  looked {checked.took_s:.0f} s"
+    yield from wrapped("", title, look)
     yield ""
     yield from _headline(checked, look)
     yield ""
