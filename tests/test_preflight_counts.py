@@ -116,6 +116,7 @@ def test_even_means_that_nobody_waits(blocks: list[int], size: int, accum: int, 
         screen = render(answer, Look(width=width))
         prose = screen.split("DO THIS", maxsplit=1)[0].splitlines()
         assert max(map(len, prose)) <= width
+        assert "…" not in screen
 
 
 WRITTEN = {

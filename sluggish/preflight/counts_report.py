@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from sluggish.causes import EXIT_UNFIT
 from sluggish.preflight.counts import Evenness, even_when_dropped, fewest, many, most, who
 from sluggish.preflight.documents import LONG, CountsDocument, RankDoc, written
-from sluggish.preflight.screen import block, finished, steps
+from sluggish.preflight.screen import block, finished, steps, wrapped
 from sluggish.report.terminal import Look
 from sluggish.text import safe
 
@@ -36,7 +36,7 @@ def _lines(answer: Evenness, look: Look) -> Iterator[str]:
     ]
     title += [f"{plan.grad_accum:,} batches a step"] * (plan.grad_accum > 1)
     title += ["drop-last" if plan.drop_last else "last partial batch kept"]
-    yield safe("  ".join(title), look.width)
+    yield from wrapped("", "  ".join(title), look)
     yield ""
     yield from block("FIT" if answer.even else "NOT FIT", [answer.says()], look)
     yield from block("BLOCKS", [_spread(answer)], look)
