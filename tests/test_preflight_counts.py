@@ -504,6 +504,13 @@ def test_one_rank_is_no_plural() -> None:
     assert "  1 rank  1 block a batch" in render(answer, Look(width=100))
 
 
-def test_an_epoch_without_a_step_is_said() -> None:
+def test_an_epoch_without_a_step_is_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "rank_0").touch()
+    done = sluggish("--dataset", tmp_path / "rank_*", "--batch-size", 8)
+    assert done.returncode == 40
+    assert "NOT FIT   the only rank has 0 steps: nothing is trained" in done.stdout
+    assert not judged([5, 5], batch_size=8, drop_last=True).fit
+    assert judged([5, 5], batch_size=8).fit
+    assert "cut all to" not in render(judged([0, 5], batch_size=8), Look(width=100))
     assert judged([0, 0], batch_size=8).says().startswith("all 2 ranks have 0 steps: nothing is")
     assert judged([8, 8], batch_size=8).says() == "all 2 ranks have 1 step"

@@ -15,7 +15,7 @@ from sluggish.preflight.sources import read_counts
 def run_counts(
     counts: Path | None, dataset: str | None, plan: Plan, *, as_json: bool = False
 ) -> int:
-    """Steps of every rank; 40 where they are not even."""
+    """Steps of every rank; 40 where they are not even, or none."""
     if counts is not None:
         counted = Counted(blocks=read_counts(counts), source=str(counts))
     else:
@@ -25,7 +25,7 @@ def run_counts(
         show(counts_report.document(answer))
     else:
         show(counts_report.render(answer, look_of(sys.stdout)))
-    return 0 if answer.even else EXIT_UNFIT
+    return 0 if answer.fit else EXIT_UNFIT
 
 
 def run_script(file: Path, *, as_json: bool = False) -> int:

@@ -56,6 +56,11 @@ class Evenness:
         return len(set(self.batches)) == 1
 
     @property
+    def fit(self) -> bool:
+        """Even, and something is trained: an epoch without a step is a wrong file or batch size."""
+        return self.even and self.steps[0] > 0
+
+    @property
     def gap(self) -> int:
         """Steps between the first rank that leaves and the last."""
         return max(self.steps) - min(self.steps)
@@ -107,7 +112,7 @@ def even_when_dropped(answer: Evenness) -> bool:
     """Whether leaving out the last partial batch alone would make the ranks even."""
     if answer.even or answer.plan.drop_last:
         return False
-    return judge(answer.counted, replace(answer.plan, drop_last=True)).even
+    return judge(answer.counted, replace(answer.plan, drop_last=True)).fit
 
 
 def fewest(answer: Evenness) -> tuple[int, tuple[int, ...]]:

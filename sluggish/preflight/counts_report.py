@@ -38,7 +38,7 @@ def _lines(answer: Evenness, look: Look) -> Iterator[str]:
     title += ["drop-last" if plan.drop_last else "last partial batch kept"]
     yield from wrapped("", "  ".join(title), look)
     yield ""
-    yield from block("FIT" if answer.even else "NOT FIT", [answer.says()], look)
+    yield from block("FIT" if answer.fit else "NOT FIT", [answer.says()], look)
     yield from block("BLOCKS", [_spread(answer)], look)
     if not answer.even:
         yield from block("STEPS", _table(answer), look)
@@ -50,7 +50,7 @@ def _lines(answer: Evenness, look: Look) -> Iterator[str]:
         yield "DO THIS"
         yield from steps(_advice(answer), look)
     yield ""
-    yield f" exit {0 if answer.even else EXIT_UNFIT}   docs/preflight.md"
+    yield f" exit {0 if answer.fit else EXIT_UNFIT}   docs/preflight.md"
 
 
 def _spread(answer: Evenness) -> str:
@@ -90,8 +90,9 @@ def _then(answer: Evenness) -> str:
 def _advice(answer: Evenness) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield ADVICE
     low, _ = fewest(answer)
+    cut = f"cut all to {low:,} blocks, or " if low else ""
     yield (
-        f"or give every rank as much: cut all to {low:,} blocks, or pad the short ones (PyTorch's "
+        f"or give every rank as much: {cut}pad the short ones (PyTorch's "
         "DistributedSampler does it; a sharded iterable dataset does not)",
         (),
     )
@@ -106,8 +107,8 @@ def document(answer: Evenness) -> str:
     of_ranks = zip(counted.blocks, answer.batches, answer.steps, strict=True)
     return written(
         CountsDocument(
-            fit=answer.even,
-            exit_code=0 if answer.even else EXIT_UNFIT,
+            fit=answer.fit,
+            exit_code=0 if answer.fit else EXIT_UNFIT,
             says=answer.says(),
             source=safe(counted.source, LONG),
             how=counted.how,
