@@ -133,6 +133,15 @@ def test_fallout_is_never_a_root(kind: str, message: str) -> None:
     assert {f.role for f in found} == {Role.CONSEQUENCE}
 
 
+def test_who_timed_out_waited_and_nothing_ended_elsewhere() -> None:
+    gloo = "[gloo/transport/tcp/unbound_buffer.cc:78] Timed out waiting 600000ms for recv oper"
+    closed = "Connection closed by peer [10.0.0.1]:7"
+    for message, why in ((gloo, "waited in vain"), (closed, "follows from an end elsewhere")):
+        found = only("APP-EXCEPTION", SPAN, error(type="RuntimeError", message=message))
+        assert found.role is Role.CONSEQUENCE
+        assert why in found.says
+
+
 @pytest.mark.parametrize(
     "message",
     [

@@ -76,7 +76,9 @@ def app_exception(view: View) -> Iterator[Finding]:
         yield finding
     fallout = [e for e in errors if not _is_own(e) and is_fallout(e.type, e.message)]
     for group in _same(fallout)[:MOST_LISTED]:
-        yield _finding(group, Role.CONSEQUENCE, Strength.WEAK, "follows from an end elsewhere")
+        waited = all("timed out" in error.message.lower() for error in group)
+        why = "it waited in vain for others" if waited else "follows from an end elsewhere"
+        yield _finding(group, Role.CONSEQUENCE, Strength.WEAK, why)
     if not errors and view.all(LogSpan):
         yield Finding(
             node=None, subject="job", role=Role.ALL_CLEAR, strength=Strength.WEAK, source=SOURCE,
