@@ -160,6 +160,7 @@ def _ask_nodes(
         window_s=0.0 if job and job.state in (*OVER, *WAITS) else wanted.window_s,
         probe_s=wanted.probe_s,
         dumps_after=run.started_at if run else None,
+        asked_at=datetime.now(UTC),
         poke=wanted.poke,
         sudo=wanted.sudo,
     )

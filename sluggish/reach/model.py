@@ -40,6 +40,8 @@ class Ask:
     """Prefixes of flight-recorder dumps known beforehand; the processes' own are found there."""
     dumps_after: datetime | None = None
     """Dumps older than this (the job's start) are another job's."""
+    asked_at: datetime | None = None
+    """The collector's time: a node whose clock is behind stamps its files with its own."""
     ras: bool = False
     """Ask NCCL RAS, twice a window apart."""
     poke: bool = False

@@ -55,6 +55,7 @@ def build(ask: Ask, boundary: str, probes: Sequence[ModuleType]) -> bytes:
         "LOGS": "\n".join(_checked(path, _PATH) for path in ask.logs),
         "DUMPS": "\n".join(_checked(path, _PATH) for path in ask.dumps),
         "DUMPS_AFTER": str(int(ask.dumps_after.timestamp())) if ask.dumps_after else "",
+        "ASKED_AT": str(int(ask.asked_at.timestamp())) if ask.asked_at else "",
         "WINDOW_CS": str(round(ask.window_s * 100)),
         "PROBE_CS": str(round(ask.probe_s * 100)),
         "CAP": str(ask.cap_bytes),

@@ -494,6 +494,30 @@ def test_dumps_stand_where_the_rank_s_environment_says(lab: Lab) -> None:
     assert [(f.rank, f.content) for f in told] == [(7, b"own")]
 
 
+def test_dumps_of_a_node_whose_clock_is_behind_are_not_taken_for_an_earlier_job_s(
+    lab: Lab,
+) -> None:
+    """Written ten minutes ago on a clock that is an hour behind; the job began half an hour ago."""
+    now = datetime.now(UTC)
+    stamp = int((now - timedelta(minutes=70)).timestamp())
+    made = f"mkdir /tmp/behind && cd /tmp/behind && printf own >x_7 && touch -d @{stamp} x_7"
+    lab.sh(NODE, made, "alice")
+    asked = {"dumps": ("/tmp/behind/x_",), "dumps_after": now - timedelta(minutes=30),
+             "probes": ("flight_recorder",)}  # fmt: skip
+
+    def told(**more: Any) -> list[int | None]:
+        return [f.rank for f in answer(lab, **asked, **more) if f.content == b"own"]
+
+    try:
+        assert told(asked_at=now) == []
+        sims.clock(lab, NODE, -3600)
+        assert told(asked_at=now) == [7]
+        assert told() == []
+    finally:
+        sims.clock(lab, NODE, 0)
+        lab.sh(NODE, "rm -r /tmp/behind")
+
+
 def test_logs_that_nccl_writes_into_files_of_its_own_are_read(lab: Lab) -> None:
     """One a process, as their owner; a worker of a rank has the variable and no file."""
     at = "/tmp/nccl  logs"
