@@ -258,7 +258,7 @@ def _whole_job(job: Job | None) -> dict[str, str | int | None]:
         return {}
     number = job.raw_id if job.raw_id and job.raw_id.isascii() and job.raw_id.isdigit() else job.id
     plain = number.isascii() and number.isdigit()
-    return {"number": number if plain else None, "nodes": len(job.nodes) or job.num_nodes or None}
+    return {"number": number if plain else None, "size": len(job.nodes) or job.num_nodes or None}
 
 
 def _end(

@@ -185,6 +185,8 @@ WORDS = {
     "node": r"(?P<node>[A-Za-z0-9][A-Za-z0-9._-]*)",
     "nodes": r"[A-Za-z0-9._,\[\]-]+",
     "job": r"\d{1,12}(?:[_+]\d{1,9})?",
+    "number": r"\d{1,12}",
+    "size": r"\d{1,6}",
     "gpu": r"\d{1,4}",
     "hca": r"[A-Za-z][A-Za-z0-9_]*",
     "reason": r"sluggish: [A-Z-]+(?: Xid\d+)?(?: gpu\d+)?(?: [A-Za-z]\w*)?(?: job=[\d_+]+)?",
