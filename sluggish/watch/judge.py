@@ -42,6 +42,8 @@ def judge(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
         job = replace(job, noticed=False, alerted=False, told=False, hard=())
     if now == shape.STEADY and (life or len(still) < min(2, signs.seen(job))):
         now = shape.MOVING
+    if now == shape.STEADY and "traffic" not in still and _all_capped(job, at, rules):
+        now = shape.MOVING  # every GPU works at its power cap, and its log lies in a buffer
     if now == shape.MOVING:
         return _moves(job, at, rules)
     job = replace(job, moving_since=None)
@@ -51,6 +53,12 @@ def judge(job: Job, at: float, rules: Rules) -> tuple[Job, list[Event]]:
     if "log" in life and job.moved_at is None and quiet > 2 * rules.notice_s:
         return _settled(job), []
     return _quiet(job, at, quiet, life, still, rules)
+
+
+def _all_capped(job: Job, at: float, rules: Rules) -> bool:
+    nodes = [node for node in job.nodes.values() if at - node.at <= rules.stale_s]
+    found = [t for node in nodes for t in node.own().values() if t.shape != shape.UNUSED]
+    return bool(found) and all(map(shape.capped, found))
 
 
 def _anew(job: Job) -> bool:

@@ -105,6 +105,14 @@ def emptied(track: Track) -> bool:
     return track.memory_mib is not None and track.memory_mib < EMPTIED * track.full_mib
 
 
+def capped(track: Track) -> bool:
+    """Flat at a level that no spin has: work at the power cap, or a kernel without end."""
+    if track.shape != STEADY or not track.power:
+        return False
+    power = sorted(track.power)[len(track.power) // 2]
+    return power >= HIGH * (track.limit_w or TYPICAL_LIMIT_W)
+
+
 def _shape(track: Track, length: int) -> str:
     held = track.memory_mib is None or track.memory_mib > CONTEXT_MIB
     if not held and max(track.util) <= IDLE:

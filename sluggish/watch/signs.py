@@ -11,6 +11,7 @@ TRAFFIC_RATE = 1e6
 CPU_CORES = 1.5
 """A rank that waits burns one core at most; compilers and preprocessing burn more."""
 LONGEST_GAP_S = 900.0
+RARE_S = 300.0
 SMOOTH = 0.05
 
 
@@ -88,11 +89,15 @@ def of_life(job: Job, at: float, rules: Rules) -> tuple[str, ...]:
 
 
 def seen(job: Job) -> int:
-    """How many kinds of signs are seen at all; at least one is asked for."""
-    found = [job.log.since is not None]
-    found += [any(n.io.since is not None for n in job.nodes.values())]
-    found += [any(n.traffic.since is not None for n in job.nodes.values())]
-    return max(1, sum(found))
+    """How many kinds of signs can testify; at least one is asked for."""
+    nodes = job.nodes.values()
+    kinds = ([job.log], [n.io for n in nodes], [n.traffic for n in nodes])
+    return max(1, sum(any(map(_testifies, kind)) for kind in kinds))
+
+
+def _testifies(sign: Sign) -> bool:
+    """What is still for minutes while the job moves, e.g. io beside mapped data, says nothing."""
+    return sign.since is not None and sign.gap_s < RARE_S
 
 
 def of_death(job: Job, at: float, rules: Rules) -> tuple[str, ...]:
@@ -103,7 +108,7 @@ def of_death(job: Job, at: float, rules: Rules) -> tuple[str, ...]:
         found.append("log")
     for name in ("io", "traffic"):
         signs = [getattr(node, name) for node in nodes]
-        seen = [sign for sign in signs if sign.since is not None]
+        seen = [sign for sign in signs if _testifies(sign)]
         if seen and all(dead(sign, at, rules) for sign in seen):
             found.append(name)
     return tuple(found)

@@ -389,3 +389,33 @@ def test_where_no_writer_is_seen_a_long_watchdog_is_not_waited_for() -> None:
     _, events = played(job, 10_900, 700, gpu="split", seen=False)
     assert kinds(events) == ["quiet", "alert"]
     assert 500 < events[1].at - 10_900 < 600
+
+
+def _flat(job: Job, began: float, seconds: float, low: int | None = None) -> list[Event]:
+    """All GPUs flat at 700 W of 1100, without any sign; one of them low where it is named."""
+    events: list[Event] = []
+    for number in range(int(seconds / 5)):
+        rows = tuple(
+            Gpu(index=n, util=100, mem_util=0, power_w=195.0 if n == low else 700.0, limit_w=1100,
+                memory_mib=9e4) for n in range(4)
+        )  # fmt: skip
+        sample = Sample(node="gpu-07", at=began + 5 * number, gpus=rows, ranks=4, alive=4,
+                        io_bytes=_total(job, "io"), log_bytes=7.0)  # fmt: skip
+        job, more = advance(job, sample, RULES)
+        events += more
+    return events
+
+
+def test_all_gpus_at_their_power_cap_and_a_log_in_a_buffer_are_work() -> None:
+    assert kinds(_flat(trained(), 10_900, 900)) == []
+
+
+def test_one_gpu_in_a_kernel_without_end_and_others_that_wait_are_none() -> None:
+    assert kinds(_flat(trained(), 10_900, 500, low=2)) == ["quiet", "alert"]
+
+
+def test_io_that_pauses_for_minutes_while_the_job_moves_does_not_hold_an_alert_back() -> None:
+    job = trained()
+    node = job.nodes["gpu-07"]
+    job = replace(job, nodes={"gpu-07": replace(node, io=replace(node.io, gap_s=900.0))})
+    assert kinds(_flat(job, 10_900, 500, low=2)) == ["quiet", "alert"]
