@@ -4,7 +4,7 @@
 
 Makes a ledger in a temporary folder (20,000 looks at 128 of 1,024 nodes each, every node named by
 some verdict) and prints wall and CPU seconds of a whole command; a query has 30 s (`keep.READ_S`),
-a record 8 s (`keep.WRITE_S`).
+a record 4 s (`keep.WRITE_S`).
 """
 
 import json
