@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 import yaml
@@ -206,7 +206,9 @@ def _set(config: Config, key: str, value: Any, where: str) -> Config:
     try:
         checked = msgspec.convert(value, wanted)
     except msgspec.ValidationError as problem:
-        raise ConfigError(f"{where}: {key}: {problem}") from None
+        words = get_args(wanted) if get_origin(wanted) is Literal else ()
+        write = f": write one of {', '.join(words)}" if words else ""
+        raise ConfigError(f"{where}: {key}: {problem}{write}") from None
     changed: Any = replace(holder, **{name: checked})
     return replace(config, **{section: changed}) if section else changed
 

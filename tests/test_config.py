@@ -45,7 +45,7 @@ def test_variables_win_over_the_file_and_each_origin_is_told(tmp_path: Path) -> 
         ("window_s: soon", "window_s: Expected `float`"),
         ("ssh: {workers: true}", "ssh.workers: Expected `int`"),
         ("ssh: fast", "ssh: expected keys with values"),
-        ("transport: telnet", "transport: Invalid enum value 'telnet'"),
+        ("transport: telnet", "transport: Invalid enum value 'telnet': write one of auto, ssh, "),
         ("probe_s: 0", "probe_s: expected a number above 0"),
         ("probe_s: .nan", "probe_s: expected a number above 0"),
         ("reason_template: '{rule}; x'", "reason_template: letters"),
