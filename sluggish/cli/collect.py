@@ -26,7 +26,7 @@ from sluggish.reach.choose import choose
 from sluggish.reach.model import Transport
 from sluggish.reach.pick import number_of
 from sluggish.reach.slurm import SlurmView
-from sluggish.reach.srun import NoSrun
+from sluggish.reach.srun import NoWay
 from sluggish.reach.ssh import SshTransport, load_fabric
 from sluggish.reach.state import NoPlace, free, place, prune
 
@@ -162,8 +162,8 @@ def transport_of(view: SlurmView, *, name: str, config: Config, notes: Notes) ->
         command=shlex.split(config.openssh_command),
         parts=view.parts,
     )
-    if isinstance(way, NoSrun):
-        raise EvidenceError(f"srun is no way to the nodes: {way.why}")
+    if isinstance(way, NoWay):
+        raise EvidenceError(f"{name} is no way to the nodes: {way.why}")
     notes.say(f"by {way.transport.name}: {way.why}")
     return way.transport
 

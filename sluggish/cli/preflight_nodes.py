@@ -29,7 +29,7 @@ from sluggish.reach.collect import Limits, Look, ask_round
 from sluggish.reach.local import local
 from sluggish.reach.model import Ask, Progress, Transport
 from sluggish.reach.pick import job_id
-from sluggish.reach.srun import NoSrun
+from sluggish.reach.srun import NoWay
 from sluggish.reach.ssh import SshTransport
 from sluggish.text import is_node_name, safe
 
@@ -159,8 +159,8 @@ def _transport(who: Who, name: str, config: Config, notes: Notes) -> Transport:
         ssh=partial(SshTransport, user=ssh.user, config_file=ssh.config, connect_s=ssh.connect_s),
         command=shlex.split(config.openssh_command),
     )
-    if isinstance(way, NoSrun):
-        raise EvidenceError(f"srun is no way to the nodes: {way.why}")
+    if isinstance(way, NoWay):
+        raise EvidenceError(f"{name} is no way to the nodes: {way.why}")
     notes.say(f"by {way.transport.name}: {way.why}")
     return way.transport
 

@@ -24,11 +24,7 @@ class Screen:
         self._events: deque[str] = deque(maxlen=KEPT)
         self._drawn = 0.0
         if wanted and sys.stdout.isatty():
-            from rich.console import Console
-            from rich.live import Live
-
-            self._live = Live(console=Console(file=sys.stdout), auto_refresh=False)
-            self._live.start()
+            self._live = _begun()
 
     def say(self, line: str) -> None:
         """One event."""
@@ -51,9 +47,9 @@ class Screen:
             self._live.stop()
 
     def resume(self) -> None:
-        """After it."""
+        """After it. The old one would first wipe as many lines as it had, now the report's."""
         if self._live is not None:
-            self._live.start()
+            self._live = _begun()
 
     def _draw(self) -> None:
         from rich.console import Group
@@ -72,6 +68,15 @@ class Screen:
             table.add_row(*(Text(safe(c, 60)) for c in (mark + cells[0], *cells[1:])), style=style)
         lines = _newest(self._events, width - 1, height - len(shown) - 3)
         self._live.update(Group(table, Text(hidden), *map(Text, lines)), refresh=True)
+
+
+def _begun() -> Any:
+    from rich.console import Console
+    from rich.live import Live
+
+    live = Live(console=Console(file=sys.stdout), auto_refresh=False)
+    live.start()
+    return live
 
 
 def _newest(events: Iterable[str], width: int, most: int) -> list[str]:

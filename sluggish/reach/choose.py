@@ -1,16 +1,18 @@
 """Which way to the nodes, and why in one line."""
 
+import os
 import shlex
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from sluggish.hostlist import fold
 from sluggish.reach.errors import DEAD_HOME
 from sluggish.reach.local import local
 from sluggish.reach.model import Answer, Transport
 from sluggish.reach.openssh import DEFAULT, OpenSshTransport
-from sluggish.reach.srun import NoSrun, srun
+from sluggish.reach.srun import NoWay, srun
 from sluggish.reach.ssh import SshTransport
 
 NAMES = ("auto", "ssh", "openssh", "srun", "local")
@@ -39,7 +41,7 @@ def choose(
     ssh: Callable[[], SshTransport] = SshTransport,
     command: Sequence[str] = DEFAULT,
     parts: Mapping[str, int] | None = None,
-) -> Way | NoSrun:
+) -> Way | NoWay:
     """The transport of this name; `auto` takes SSH where it answers, else srun if it may.
 
     Host keys are nobody's to wave through: with OpenSSH the person's own ssh_config decides.
@@ -50,13 +52,17 @@ def choose(
         return Way(
             transport=OpenSshTransport(template=command), why=f"as told: {shlex.join(command)}"
         )
+    here = _here()
+    only = len(nodes) == 1 and nodes[0].split(".")[0] in here
     if name == "local":
-        return Way(transport=local(), why="as told")
+        if only:
+            return Way(transport=local(), why="as told")
+        asked = f"what is asked for is {fold(nodes)}" if nodes else "no node is known"
+        return NoWay(why=f"it asks this machine ({here[0]}) alone, and {asked}")
     if name == "srun":
         step = srun(job or "", uid, parts)
-        return step if isinstance(step, NoSrun) else Way(transport=step, why="as told")
-    here = socket.gethostname().split(".")[0]
-    if [node.split(".")[0] for node in nodes] == [here]:
+        return step if isinstance(step, NoWay) else Way(transport=step, why="as told")
+    if only:
         return Way(transport=local(), why="this is the job's only node")
     answers = _try(ssh(), nodes[:TRIED])
     good = [answer.node for answer in answers if answer.failure is None]
@@ -71,10 +77,16 @@ def choose(
             return Way(transport=OpenSshTransport(template=command), why=why[:200])
     first = next(iter(answers), None)
     heard = f"{first.node}: {first.failure}" if first else "no node to try"
-    step = srun(job or "", uid, parts) if running else NoSrun(why="the job is not running")
-    if isinstance(step, NoSrun):
+    step = srun(job or "", uid, parts) if running else NoWay(why="the job is not running")
+    if isinstance(step, NoWay):
         return Way(transport=ssh(), why=f"{heard}; srun is no way: {step.why}")
     return Way(transport=step, why=f"ssh does not get through ({heard})")
+
+
+def _here() -> tuple[str, ...]:
+    """This machine's own name, and the one that slurmd gave it where it started us."""
+    names = (socket.gethostname(), os.environ.get("SLURMD_NODENAME", ""))
+    return tuple(name.split(".")[0] for name in names if name)
 
 
 def _try(transport: Transport, nodes: Sequence[str]) -> list[Answer]:

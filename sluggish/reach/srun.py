@@ -20,15 +20,15 @@ OURS = ("PATH", "SLURM_CONF", "LC_ALL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NoSrun:
-    """Why srun cannot be the way."""
+class NoWay:
+    """Why a transport that was asked for cannot be the way."""
 
     why: str
 
 
 def srun(
     job: str, uid: int | None, parts: Mapping[str, int] | None = None
-) -> OpenSshTransport | NoSrun:
+) -> OpenSshTransport | NoWay:
     """The transport for a running job; only its owner may add a step, so root becomes the owner.
 
     `parts`: of a heterogeneous job, whose leader `job` then is, the part that each node belongs to.
@@ -37,7 +37,7 @@ def srun(
     starts no MPI.
     """
     if not job.isdigit():
-        return NoSrun(why=f"{job or 'no number'} is not a running job")
+        return NoWay(why=f"{job or 'no number'} is not a running job")
     step = (
         "srun", f"--jobid={job}", "--overlap", "--nodes=1", "--ntasks=1", "--nodelist={node}",
         "--mem=0", "--mpi=none", "--quiet", "--unbuffered", "--chdir=/", "sh", "-s",
@@ -48,7 +48,7 @@ def srun(
     env.pop("TZ", None)  # srun hands it on, and the node's own zone is asked for there
     me = os.geteuid()
     if uid is None or me not in (0, uid):
-        return NoSrun(why="only the job's owner may run a step in it")
+        return NoWay(why="only the job's owner may run a step in it")
     if me == uid:
         return OpenSshTransport(
             template=step, name="srun", at_once=LAUNCHES, env=env, parts=parts or {}
@@ -56,7 +56,7 @@ def srun(
     try:
         owner = pwd.getpwuid(uid)
     except KeyError:
-        return NoSrun(why=f"uid {uid} has no account on this machine")
+        return NoWay(why=f"uid {uid} has no account on this machine")
     become = ("setpriv", f"--reuid={uid}", f"--regid={owner.pw_gid}", "--init-groups", "--")
     own = {name: env[name] for name in OURS if name in env}
     own |= {"HOME": owner.pw_dir, "USER": owner.pw_name, "LOGNAME": owner.pw_name}

@@ -18,7 +18,7 @@ from sluggish.reach.frames import Frames
 from sluggish.reach.local import local
 from sluggish.reach.model import Frame, Progress, Transport
 from sluggish.reach.openssh import DEFAULT, OpenSshTransport
-from sluggish.reach.srun import NoSrun, srun
+from sluggish.reach.srun import NoWay, srun
 from sluggish.reach.ssh import SshTransport
 
 END = b"<the end>\n"
@@ -59,7 +59,7 @@ def transport(told: dict) -> Transport:
     if kind == "local":
         return local()
     step = srun(told["job"], told["uid"])
-    if isinstance(step, NoSrun):
+    if isinstance(step, NoWay):
         raise SystemExit(step.why)
     return step
 

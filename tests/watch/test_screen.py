@@ -1,5 +1,6 @@
 """The live screen on terminals that are too small, and what a pause leaves."""
 
+import io
 import os
 import pty
 import sys
@@ -79,3 +80,26 @@ def test_a_row_holds_what_is_known_and_dashes_for_what_is_not() -> None:
     assert (found.nodes, found.shape, found.since) == ("1/1", "3 spin, 1 parked", "2 min")
     assert found.alert == "in 6 min"
     assert row(job, 1, 900.0, RULES).alert == "held back"
+
+
+def test_what_a_report_printed_is_not_wiped_by_the_next_table(monkeypatch: pytest.MonkeyPatch):
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    terminal = Terminal()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    screen = Screen(True)
+    for number in range(5):
+        screen.say(f"event {number}")
+    screen.pause()
+    print("VERDICT\nNOT CHECKED\nexit 20")
+    before = len(terminal.getvalue())
+    screen.resume()
+    screen.say("event 6")
+    screen.pause()
+    after = terminal.getvalue()[before:]
+    up = after.find("\x1b[1A")
+    assert "event 6" in after
+    assert up == -1 or up > after.index("event 6")
