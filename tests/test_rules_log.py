@@ -625,6 +625,10 @@ def test_a_young_job_whose_log_grows_is_starting() -> None:
     assert only("PROG-INIT", young, start, quiet).role is Role.CONTEXT
     assert only("PROG-INIT", look(), start, span).role is Role.CONTEXT  # two hours old
     assert only("PROG-INIT", young, start, span, end(exit_code=1)).role is Role.CONTEXT
+    ended = Job(id="7", state="FAILED", ended_at=ago(200))
+    assert run("PROG-INIT", young, start, span, ended) == []
+    until = Job(id="7", state="RUNNING", ended_at=ago(-3600))  # its limit
+    assert only("PROG-INIT", young, start, span, until).role is Role.ROOT
 
 
 def test_ranks_that_outlive_the_end_of_training_hang_in_the_shutdown() -> None:

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -67,6 +67,9 @@ def collected(wanted: Wanted, config: Config) -> Kept | None:
     kept = _collected(wanted, where.path, config, notes, own=True)
     limits = {"max_mb": config.state.max_mb, "max_days": config.state.max_days}
     prune(where.root, keep=kept.path if kept else where.path, now=now, **limits)
+    if kept is None:
+        with suppress(OSError):  # other looks lie there
+            where.path.parent.rmdir()
     return replace(kept, silent=where.silent) if kept else None
 
 
@@ -82,7 +85,7 @@ def _collected(
     with _spool(out.parent) as folder:
         threading.Thread(target=_load_ahead, args=(wanted.transport,), daemon=True).start()
         way = partial(transport_of, name=wanted.transport, config=config, notes=notes)
-        notes.say(f"saving evidence to {out}: do not cancel the job yet")
+        notes.say(f"saving evidence to {out}")
         taken = take(wanted, folder, way, notes)
         if taken.view.job is None and not taken.view.nodes:
             _nothing(taken.view)

@@ -118,6 +118,8 @@ def take(
 
 def _tell_slurm(view: SlurmView, notes: Notes) -> None:
     job = view.job
+    if job and job.state not in OVER:
+        notes.say("do not cancel the job yet: what only its nodes hold would go with it")
     own = [state for state in view.node_states if state.node in view.nodes]
     notes.say(live.of_nodes(own, job.started_at if job else None))
     notes.say(live.of_lost(job, view.runs, view.node_states) if job else ())

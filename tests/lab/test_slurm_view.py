@@ -323,3 +323,12 @@ def test_our_expansion_of_host_lists_is_slurms(lab: Lab) -> None:
     for block in told.split(">> ")[1:]:
         text, *names = block.splitlines()
         assert expand(text) == names, text
+
+
+def test_a_job_that_there_is_not_leaves_nothing_behind(lab: Lab) -> None:
+    argv = ["env", "SLUGGISH_STATE=/tmp/none", "sluggish", "diagnose", "--job", "99999"]
+    done = lab.exec("login", argv, "alice")
+    assert done.stdout == ""
+    assert "knows no such job" in done.stderr
+    assert "cancel" not in done.stderr
+    assert lab.sh("login", "ls -A /tmp/none", "alice").split() == []

@@ -8,6 +8,7 @@ from sluggish.facts.derived import Look, Onset, PhaseFact
 from sluggish.facts.host import RankProcess
 from sluggish.facts.log import LogSign, LogSpan, NcclInit, ProcessExit, Progress, PythonError
 from sluggish.findings import Finding, Role, Strength, View, rule
+from sluggish.job import Job, current
 from sluggish.rules.progress.common import SOURCE, live_now, open_mark, pace, span, written_per_s
 
 FRESH_STEPS = 4
@@ -133,7 +134,7 @@ def prog_eval(view: View) -> Iterator[Finding]:
     "PROG-INIT",
     family=Family.PROCESS,
     needs=(LogSpan,),
-    wants=(Look, PhaseFact, Progress, NcclInit, LogSign, PythonError, ProcessExit),
+    wants=(Look, Job, PhaseFact, Progress, NcclInit, LogSign, PythonError, ProcessExit),
 )
 def prog_init(view: View) -> Iterator[Finding]:
     """The job is young and its log still grows on the way to the first step."""
@@ -141,6 +142,9 @@ def prog_init(view: View) -> Iterator[Finding]:
     if look is None or now is None or look.job_started_at is None:
         return
     if phase is None or phase.phase not in (Phase.START_UP, Phase.FIRST_STEP):
+        return
+    job = current(view.all(Job))
+    if job is not None and job.ended_at is not None and job.ended_at <= now:
         return
     age = now - look.job_started_at
     # never the file's own time: a copy, an archive and a mail all make it new
