@@ -31,6 +31,16 @@ def test_a_dump_from_before_the_first_use_of_a_group_is_no_record_of_a_later_han
     assert any("older than what their peers have finished" in n for n in wait.confidence_notes)
 
 
+def test_dumps_taken_apart_of_a_job_that_moves_are_all_seen():
+    """Whose dump is older came, after it, to what the others have finished: nothing is pending."""
+    whole, half = ({r: [BARRIER, *[STEP] * n] for r in range(4)} for n in (5, 2))
+    late, early = (Job(4, (WORLD, SHARD), programs).run().files() for programs in (whole, half))
+    wait = ask(facts_of(early | {3: late[3]}))
+    assert (wait.state, blamed(wait), wait.unobserved, wait.observed) == ("none", [], (), 4)
+    wait = ask(facts_of({0: early[0], 3: late[3]}))  # the others left none: these are not seen
+    assert (wait.state, blamed(wait), wait.unobserved) == ("none", [], (1, 2))
+
+
 def test_a_rank_that_never_used_the_group_in_which_nothing_was_ever_finished_is_named():
     wait = ask(facts_of(hung({0: 1, 1: 1, 2: 1, 3: 0}).files()))
     assert (wait.state, blamed(wait), wait.unobserved) == ("host_stuck", [3], ())

@@ -57,7 +57,15 @@ def _state(scene: Scene, graph: Graph, sinks: Sinks, dead: dict[int, str]) -> Wa
         if unseen and unseen.group in scene.guessed:
             scene.notes.append("the members of the waiting group are not told (Gloo)")
         return _wait("unobserved", scene, graph, (), unseen)
-    return _wait("none", scene, graph, (), None)
+    return _nothing_pending(scene, graph)
+
+
+def _nothing_pending(scene: Scene, graph: Graph) -> Wait:
+    """A rank whose dump is older than what its peers have finished since came to that: it moved."""
+    moved = {rank for rank, standing in scene.standings.items() if standing.stale}
+    wait = _wait("none", scene, graph, (), None)
+    unseen = tuple(rank for rank in wait.unobserved if rank not in moved)
+    return replace(wait, unobserved=unseen, observed=len(scene.standings))
 
 
 def _held_up(
@@ -255,7 +263,7 @@ def _main_waiting(
 
 def _notes(scene: Scene) -> Iterator[str]:
     yield from scene.notes
-    if scene.unobserved:
-        yield f"{counted(len(scene.unobserved), 'rank has', 'ranks have')} no dump"
+    if absent := scene.unobserved - set(scene.standings):
+        yield f"{counted(len(absent), 'rank has', 'ranks have')} no dump"
     if scene.gloo:
         yield "gloo: a finished operation may have failed, send and recv are not recorded"

@@ -41,7 +41,7 @@ def test_every_sample_counts_the_ranks_and_the_log(tmp_path: Path) -> None:
     samples = [s for line in lines if isinstance(s := parse(line, "n", 1.0), Sample)]
     assert len(samples) == 5
     assert (samples[-1].ranks, samples[-1].alive) == (16, 16)
-    assert samples[-1].log_bytes == 7
+    assert {s.log_bytes for s in samples} - {None} == {7}  # a sample may come between two of it
 
 
 def test_the_gpus_are_asked_by_one_process_for_the_whole_watch(tmp_path: Path) -> None:
