@@ -24,15 +24,26 @@ def states(machine: None) -> Iterator[Lab]:
     lab.down()
 
 
+# what an earlier test did to a node may have taken it out of service
+_FREE = """
+sinfo -h -N -n {nodes} -o '%N %T' | sort -u | while read -r node state; do
+    case $state in *drain*|*down*) scontrol update nodename="$node" state=resume ;; esac
+done
+[ "$(sinfo -h -n {nodes} -o %T | sort -u)" = idle ]
+"""
+
+
 def submit(lab: Lab, nodes: str, program: str, *more: str) -> str:
     """alice's job with a task on each node; returns when its step runs."""
+    free = ["sh", "-c", _FREE.format(nodes=nodes)]
+    cluster.wait_for(lambda: lab.exec("ctl", free).returncode == 0, 90, "nodes are not free")
     lab.path("login", "/home/alice/task").write_text(program)
     ask = ["sbatch", "--parsable", "-D", "/home/alice", "-w", nodes, "--ntasks-per-node=1", *more]
     count = str(nodes.count(",") + 1)
     wrap = ["-N", count, "--gres=gpu:1", "--wrap", "srun sh /home/alice/task"]
     number = lab.exec("login", [*ask, *wrap], "alice", check=True).stdout.strip()
     step = ["scontrol", "show", "step", f"{number}.0"]
-    cluster.wait_for(lambda: lab.exec("ctl", step).returncode == 0, 30, "no step")
+    cluster.wait_for(lambda: lab.exec("ctl", step).returncode == 0, 60, "no step")
     return number
 
 
@@ -62,7 +73,7 @@ def test_an_epilog_that_does_not_end_is_no_hang_of_the_ranks(states: Lab) -> Non
     hold = states.path("ctl", "/run/lab/hold-epilog")
     hold.touch()
     try:
-        job = submit(states, "node01,node02", "sleep 1\n")
+        job = submit(states, "node01,node02", "sleep 4\n")
         wait_state(states, job, "COMPLETING")
         told = look(states, job)
     finally:
