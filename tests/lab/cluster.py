@@ -21,6 +21,14 @@ _OWNER = "owner"
 _SPACES = ["--mount", "--net", "--uts", "--pid", "--ipc"]
 
 
+_FREE = """
+sinfo -h -N {which} -o '%N %T' | sort -u | while read -r node state; do
+    case $state in *drain*|*down*) scontrol update nodename="$node" state=resume ;; esac
+done
+[ "$(sinfo -h -N {which} -o %T | sort -u)" = idle ]
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
     dir: Path
@@ -100,6 +108,12 @@ class Lab:
     def state(self, node: str) -> str:
         """What sinfo calls the node: idle, mixed, down*, ..."""
         return self.exec("ctl", ["sinfo", "-h", "-n", node, "-o", "%T"], check=True).stdout.strip()
+
+    def wait_until_free(self, seconds: float, nodes: str = "") -> None:
+        """Until these nodes, or all, are idle; what a test took out of service is put back."""
+        which = f"-n {nodes}" if nodes else ""
+        free = ["sh", "-c", _FREE.format(which=which)]
+        wait_for(lambda: self.exec("ctl", free).returncode == 0, seconds, "nodes are not free")
 
     def _answers(self, node: str) -> bool:
         if node != "login" and self.state(node).endswith("*"):

@@ -54,22 +54,9 @@ def _nodes_are_free(request: pytest.FixtureRequest) -> None:  # pyright: ignore[
     for name in ("lab", "lab_acct"):
         if any(name in getattr(item, "fixturenames", ()) for item in own):
             found: cluster.Lab = request.getfixturevalue(name)
-            found.exec("ctl", ["sh", "-c", _FREE])
+            found.exec("ctl", ["sh", "-c", "squeue -h -o %A | sort -u | xargs -r scancel -f"])
             with suppress(cluster.LabError):  # a test that needs them free says so itself
-                cluster.wait_for(lambda lab=found: _free(lab), 30, "nodes are not free")
-
-
-_FREE = """
-squeue -h -o %A | sort -u | xargs -r scancel -f
-sinfo -h -N -o '%N %T' | sort -u | while read -r node state; do
-    case $state in *drain*|*down*) scontrol update nodename="$node" state=resume ;; esac
-done
-"""
-
-
-def _free(lab: cluster.Lab) -> bool:
-    states = lab.exec("ctl", ["sinfo", "-h", "-N", "-o", "%T"]).stdout.split()
-    return bool(states) and set(states) == {"idle"}
+                found.wait_until_free(30)
 
 
 def _lab(accounting: bool = False) -> Iterator[cluster.Lab]:

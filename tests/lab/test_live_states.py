@@ -24,19 +24,9 @@ def states(machine: None) -> Iterator[Lab]:
     lab.down()
 
 
-# what an earlier test did to a node may have taken it out of service
-_FREE = """
-sinfo -h -N -n {nodes} -o '%N %T' | sort -u | while read -r node state; do
-    case $state in *drain*|*down*) scontrol update nodename="$node" state=resume ;; esac
-done
-[ "$(sinfo -h -n {nodes} -o %T | sort -u)" = idle ]
-"""
-
-
 def submit(lab: Lab, nodes: str, program: str, *more: str) -> str:
     """alice's job with a task on each node; returns when its step runs."""
-    free = ["sh", "-c", _FREE.format(nodes=nodes)]
-    cluster.wait_for(lambda: lab.exec("ctl", free).returncode == 0, 90, "nodes are not free")
+    lab.wait_until_free(90, nodes)
     lab.path("login", "/home/alice/task").write_text(program)
     ask = ["sbatch", "--parsable", "-D", "/home/alice", "-w", nodes, "--ntasks-per-node=1", *more]
     count = str(nodes.count(",") + 1)
