@@ -35,14 +35,7 @@ p_nccl() { # a line each: ROOT RANK PATH; ROOT is ? where NCCL was told to log a
 }
 nccl_logs() {
     [ -n "$SLUGGISH_JOB" ] || return 0
-    start nccl p_nccl
-    if ! wait_for nccl $((NOW + PROBE_CS)); then
-        end nccl
-        [ "$STATE" = stuck ] || STATE=timeout
-        said job_log "" "" "$STATE" "" "the files that NCCL_DEBUG_FILE names do not answer"
-    fi
-    cp "$T/nccl.out" "$T/nccl" 2>/dev/null
-    rm -f "$T"/nccl.* 2>/dev/null
+    listed nccl job_log "the files that NCCL_DEBUG_FILE names do not answer" p_nccl
     count=0
     missing=
     while read -r root rank path; do

@@ -238,6 +238,19 @@ finish() { # SLOT PROBE SAMPLE [NAME] [UNTIL]: waits for its deadline, sends wha
     GONE=$problem
     send "$1" "$2" "$3" "" "$began" "$rc" "$problem" "${4:-}"
 }
+# what a function prints, as the file SLOT; where it does not end, the words are said of the probe
+listed() { # SLOT PROBE WORDS FUNCTION [ARGUMENT...]
+    slot=$1 probe=$2 words=$3
+    shift 3
+    start "$slot" "$@"
+    if ! wait_for "$slot" $((NOW + PROBE_CS)); then
+        end "$slot"
+        [ "$STATE" = stuck ] || STATE=timeout
+        said "$probe" "" "" "$STATE" "" "$words"
+    fi
+    cp "$T/$slot.out" "$T/$slot" 2>/dev/null
+    rm -f "$T/$slot".* 2>/dev/null
+}
 one() { # PROBE [SAMPLE]: start it and wait for it
     wanted "$1" || return 0
     start "$1$2" "p_$1"

@@ -196,14 +196,7 @@ dumps() {
         said flight_recorder "" "" 'not found' "" "no $tool here: no dump was looked for"
         return
     done
-    start places p_places
-    if ! wait_for places $((NOW + PROBE_CS)); then
-        end places
-        [ "$STATE" = stuck ] || STATE=timeout
-        said flight_recorder "" "" "$STATE" "" "the environments of the ranks do not answer"
-    fi
-    cp "$T/places.out" "$T/places" 2>/dev/null
-    rm -f "$T"/places.* 2>/dev/null
+    listed places flight_recorder "the environments of the ranks do not answer" p_places
     seen=0
     while read -r root prefix; do
         [ "$root" = - ] && root=

@@ -44,15 +44,7 @@ has_dump() { # PID RANK: says so if one of this job lies at any place where it w
 } 2>/dev/null
 POKED=
 pipes() {
-    start pipes p_pipes
-    STATE=ended
-    if ! wait_for pipes $((NOW + PROBE_CS)); then
-        end pipes
-        [ "$STATE" = stuck ] || STATE=timeout
-        said flight_recorder "" "" "$STATE" "" "the pipes of the recorders do not answer"
-    fi
-    cp "$T/pipes.out" "$T/pipes" 2>/dev/null
-    rm -f "$T"/pipes.* 2>/dev/null
+    listed pipes flight_recorder "the pipes of the recorders do not answer" p_pipes
     while IFS= read -r line; do
         rank=${line%% *}
         rest=${line#* }
