@@ -1,12 +1,11 @@
 """`sluggish collect --job ID -o FILE`, and how `diagnose --job` takes and keeps its bundle."""
 
 import os
-import shlex
 import signal
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -18,16 +17,15 @@ from types import FrameType
 from sluggish.causes import EXIT_NOTHING
 from sluggish.cli.live import OVER, Taken, Wanted, take
 from sluggish.cli.notes import Notes
+from sluggish.cli.way import way_to
 from sluggish.config import Config
 from sluggish.evidence.model import Bundle
 from sluggish.evidence.save import save
 from sluggish.evidence.source import EvidenceError
-from sluggish.reach.choose import choose
 from sluggish.reach.model import Transport
 from sluggish.reach.pick import number_of
 from sluggish.reach.slurm import SlurmView
-from sluggish.reach.srun import NoWay
-from sluggish.reach.ssh import SshTransport, load_fabric
+from sluggish.reach.ssh import load_fabric
 from sluggish.reach.state import NoPlace, free, place, prune
 
 STOPPED = 130
@@ -155,29 +153,15 @@ def _anonymous(bundle: Bundle) -> Bundle:
 
 def transport_of(view: SlurmView, *, name: str, config: Config, notes: Notes) -> Transport:
     job = view.job
-    way = choose(
+    return way_to(
         name,
         view.nodes,
+        config,
+        notes,
         job=number_of(job) if job else None,
         uid=view.uid,
         running=bool(job and job.state not in (*OVER, "PENDING")),
-        ssh=_ssh(config),
-        command=shlex.split(config.openssh_command),
         parts=view.parts,
-    )
-    if isinstance(way, NoWay):
-        raise EvidenceError(f"{name} is no way to the nodes: {way.why}")
-    notes.say(f"by {way.transport.name}: {way.why}")
-    return way.transport
-
-
-def _ssh(config: Config) -> Callable[[], SshTransport]:
-    settings = config.ssh
-    return partial(
-        SshTransport,
-        user=settings.user,
-        config_file=settings.config,
-        connect_s=settings.connect_s,
     )
 
 

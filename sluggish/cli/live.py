@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sluggish.cli.notes import Notes
+from sluggish.cli.way import known_way
 from sluggish.config import Config
 from sluggish.evidence.model import Evidence
 from sluggish.evidence.open import text_of
@@ -15,7 +16,6 @@ from sluggish.hostlist import fold
 from sluggish.job import WAITS, ends_before
 from sluggish.probes import job_log
 from sluggish.reach import slurm
-from sluggish.reach.choose import NAMES
 from sluggish.reach.collect import Limits, Look, ask_round
 from sluggish.reach.logs import not_here, read_logs
 from sluggish.reach.model import Ask, Progress, Transport
@@ -49,9 +49,7 @@ def wish(
         known = job_id(job)
     except ValueError as problem:
         raise EvidenceError(str(problem)) from None
-    way = transport or config.transport
-    if way not in NAMES:
-        raise EvidenceError(f"--transport {way}: one of {', '.join(NAMES)}")
+    way = known_way(transport or config.transport)
     limits = Limits(
         workers=config.ssh.workers, connect_rate=config.ssh.rate, overall_s=config.deadline_s
     )

@@ -2,17 +2,16 @@
 
 import os
 import re
-import shlex
 import sys
 import tempfile
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 from sluggish.cli.notes import Notes
 from sluggish.cli.screen import look_of, show
+from sluggish.cli.way import known_way, way_to
 from sluggish.config import Config
 from sluggish.diagnose import gather
 from sluggish.evidence.model import Evidence
@@ -24,13 +23,10 @@ from sluggish.preflight.node_setup import ID as SETUP
 from sluggish.preflight.nodes_report import Checked
 from sluggish.probes import PROBES
 from sluggish.reach import slurm
-from sluggish.reach.choose import NAMES, choose
 from sluggish.reach.collect import Limits, Look, ask_round
 from sluggish.reach.local import local
 from sluggish.reach.model import Ask, Progress, Transport
 from sluggish.reach.pick import job_id
-from sluggish.reach.srun import NoWay
-from sluggish.reach.ssh import SshTransport
 from sluggish.text import is_node_name, safe
 
 ASKED = ("identity", "kernel_log", "nvidia_smi", "gpu_bus", "ib_ports", "memory", "mounts", SETUP)
@@ -66,7 +62,10 @@ def run_nodes(
     began = time.monotonic()
     notes = Notes()
     who = _who(nodes, job, here)
-    way = local() if who.here else _transport(who, transport or config.transport, config, notes)
+    way = local()
+    if not who.here:
+        name = known_way(transport or config.transport)
+        way = way_to(name, who.nodes, config, notes, job=who.job, uid=who.uid, running=who.running)
     with tempfile.TemporaryDirectory(prefix="sluggish-") as folder:
         look = Look(folder=Path(folder), nodes=who.nodes, job=who.job)
         if not who.here:  # a prolog asks no Slurm command: slurmctld may wait for it
@@ -144,25 +143,6 @@ def _listed(text: str) -> tuple[str, ...]:
     if bad is not None:
         raise EvidenceError(f"--nodes {safe(text, 60)}: {safe(bad, 60)} is no name of a node")
     return names
-
-
-def _transport(who: Who, name: str, config: Config, notes: Notes) -> Transport:
-    if name not in NAMES:
-        raise EvidenceError(f"--transport {safe(name, 40)}: one of {', '.join(NAMES)}")
-    ssh = config.ssh
-    way = choose(
-        name,
-        who.nodes,
-        job=who.job,
-        uid=who.uid,
-        running=who.running,
-        ssh=partial(SshTransport, user=ssh.user, config_file=ssh.config, connect_s=ssh.connect_s),
-        command=shlex.split(config.openssh_command),
-    )
-    if isinstance(way, NoWay):
-        raise EvidenceError(f"{name} is no way to the nodes: {way.why}")
-    notes.say(f"by {way.transport.name}: {way.why}")
-    return way.transport
 
 
 def _ask(look: Look, who: Who, way: Transport, config: Config, notes: Notes) -> None:
